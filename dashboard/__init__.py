@@ -1,0 +1,1 @@
+"""The pages: view models, Jinja2 templates and static files."""

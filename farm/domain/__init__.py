@@ -1,0 +1,1 @@
+"""Rules without I/O and without a clock: the ground floor, which imports nothing of ours."""

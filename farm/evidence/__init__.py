@@ -1,0 +1,1 @@
+"""What devices and engines print, turned into facts: pure parsers, one module per kind."""

@@ -1,0 +1,1 @@
+"""Serves a leased device to its holder: adb over TCP and the live channel."""

@@ -1,0 +1,1 @@
+"""Results in somebody else's format: JUnit, Markdown, CSV, webhooks."""

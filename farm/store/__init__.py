@@ -1,0 +1,1 @@
+"""SQLAlchemy tables, queries, migrations and the artifact store: one module per noun."""

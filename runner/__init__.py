@@ -1,0 +1,1 @@
+"""Runs a suite pack against leased devices: pytest plugin, fixtures, engine adapters, journal."""

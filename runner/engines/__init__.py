@@ -1,0 +1,1 @@
+"""Engine adapters: each knows how to start one kind of engine and which parser reads its output."""
