@@ -1,0 +1,122 @@
+"""What the farm knows of a device: facts, each with its own time, and no stored status.
+
+Connection comes from adb, the lease is a row, health has a reason and an author, readiness is measured. "Available" is
+computed when read, by `availability`, and by nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+class Connection(StrEnum):
+    """The state that adb reports; GONE: adb does not list it."""
+
+    ONLINE = "device"
+    OFFLINE = "offline"
+    UNAUTHORIZED = "unauthorized"
+    RECOVERY = "recovery"
+    BOOTLOADER = "bootloader"
+    GONE = "gone"
+
+
+class Health(StrEnum):
+    GOOD = "good"
+    SUSPECT = "suspect"  # checked before the next use
+    BAD = "bad"  # quarantined until a time or a person
+    MAINTENANCE = "maintenance"
+
+
+class Availability(StrEnum):
+    """One word for a tile; the first that applies, in this order."""
+
+    GONE = "gone"
+    STALE = "stale"  # the host has not been heard of for too long
+    QUARANTINED = "quarantined"
+    MAINTENANCE = "maintenance"
+    RESERVED = "reserved"
+    RUNNING = "running"
+    CLEANING = "cleaning"
+    NOT_READY = "not-ready"  # too hot, battery low, booting: says which
+    CHECKING = "checking"  # suspect
+    READY = "ready"
+
+
+#: A device that its host has not reported for this long is not available, whatever the row says.
+STALE_AFTER = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Measured fitness. None is "not measured" (a board without a battery, a zone that cannot be read)."""
+
+    at: datetime | None = None
+    temperature_c: float | None = None
+    battery_pct: int | None = None
+    has_battery: bool | None = None
+    boot_completed: bool | None = None
+    boot_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """A device as planner, selectors and pages see it. `serial` is the device's own (ro.serialno), not an address."""
+
+    id: int
+    serial: str
+    name: str
+    host: str
+    virtual: bool
+    listed: bool
+    type: str | None  # key of the device type in devices.yaml
+    pool: str | None
+    ring: int | None
+    labels: dict[str, str] = field(default_factory=dict)
+    connection: Connection = Connection.GONE
+    seen_at: datetime | None = None
+    health: Health = Health.GOOD
+    health_reason: str | None = None
+    health_until: datetime | None = None
+    readiness: Readiness = Readiness()
+    lease_holder: str | None = None  # "attempt:17", "reservation:4"
+    lease_released: bool = False
+    infra_errors: int = 0  # recent
+    last_bundle: str | None = None
+
+    def facts(self) -> dict[str, str]:
+        """The flat view that selectors match: labels plus the named columns. Values are strings."""
+        flat = {k: v for k, v in self.labels.items()}
+        for key, value in (("type", self.type), ("pool", self.pool), ("ring", self.ring), ("host", self.host)):
+            if value is not None:
+                flat[key] = str(value)
+        flat["serial"] = self.serial
+        flat["name"] = self.name
+        flat["virtual"] = "true" if self.virtual else "false"
+        return flat
+
+
+def availability(device: DeviceFacts, now: datetime) -> tuple[Availability, str]:
+    """Whether `device` can be granted at `now`, in one word, and why in a few."""
+    if device.connection is Connection.GONE:
+        return Availability.GONE, "adb does not list it"
+    if device.seen_at is None or now - device.seen_at > STALE_AFTER:
+        return Availability.STALE, "its host is silent"
+    if device.health is Health.BAD and (device.health_until is None or now < device.health_until):
+        return Availability.QUARANTINED, device.health_reason or "quarantined"
+    if device.health is Health.MAINTENANCE:
+        return Availability.MAINTENANCE, device.health_reason or "in maintenance"
+    if device.lease_holder is not None:
+        if device.lease_released:
+            return Availability.CLEANING, "being cleaned after its last holder"
+        if device.lease_holder.startswith("reservation:"):
+            return Availability.RESERVED, device.lease_holder
+        return Availability.RUNNING, device.lease_holder
+    if device.connection is not Connection.ONLINE:
+        return Availability.NOT_READY, f"adb says {device.connection.value}"
+    if device.readiness.boot_completed is False:
+        return Availability.NOT_READY, "still booting"
+    if device.health is Health.SUSPECT:
+        return Availability.CHECKING, device.health_reason or "checked before its next use"
+    return Availability.READY, "ready"
