@@ -1,0 +1,47 @@
+"""What every route works with, put together by `farm.app` and kept at `app.state.farm`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+from fastapi import Depends, Request
+
+from farm.store.people import Principal
+
+if TYPE_CHECKING:
+    from farm.store.artifacts import ArtifactStore
+    from farm.store.bus import Bus
+    from farm.store.db import Database
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The farm behind the routes; pages get the same one."""
+
+    db: Database
+    bus: Bus
+    artifacts: ArtifactStore
+    state: Path  # the state folder: live logs are read from `attempts/<id>/`
+    now: Callable[[], datetime] = utc_now
+    secure_cookies: bool = False  # True behind https
+
+
+def context(request: Request) -> Context:
+    return cast(Context, request.app.state.farm)
+
+
+def principal(request: Request) -> Principal:
+    """Who makes the request; the auth middleware has put it there for every route that is not public."""
+    return cast(Principal, request.state.principal)
+
+
+Farm = Annotated[Context, Depends(context)]
+Who = Annotated[Principal, Depends(principal)]

@@ -1,0 +1,136 @@
+"""Where this farm keeps its state and where it listens: flags over environment over defaults.
+
+| variable          | what                                                          | default            |
+|-------------------|---------------------------------------------------------------|--------------------|
+| FARM_STATE        | state folder: database, artifacts, attempts, locks, keys      | ./.farm            |
+| FARM_HOST         | address that the server listens on                            | 127.0.0.1          |
+| FARM_PORT         | port that the server listens on; 0: any free one              | 8765               |
+| FARM_DATABASE_URL | SQLAlchemy URL of the database                                | SQLite in the state folder |
+| FARM_INVENTORY    | the inventory file                                            | ./devices.yaml     |
+| FARM_HOST_NAME    | name of this host in the inventory                            | local              |
+| FARM_ADB_PORT     | port of the farm's own adb server                             | a free one, then kept |
+
+Standard library only: the command line reads the same settings without paying for the server's imports.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_PORT = 8765
+#: Where the farm's own adb server is looked for a free port; 5037 belongs to the desk, 5554-5585 to emulators.
+ADB_PORTS = range(5137, 5237)
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be: says which, what it is and what it should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One farm on one host. `state` is absolute."""
+
+    state: Path
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    database_url: str = ""
+    inventory: Path = Path("devices.yaml")
+    host_name: str = "local"
+    adb_port: int = 0  # 0: `choose_adb_port` finds one and the state folder remembers it
+
+    @property
+    def database(self) -> str:
+        """The database's URL; SQLite in the state folder unless another is named."""
+        return self.database_url or f"sqlite:///{self.state / 'farm.sqlite'}"
+
+    @property
+    def artifacts(self) -> Path:
+        return self.state / "artifacts"
+
+    @property
+    def server_file(self) -> Path:
+        """`{"pid", "start_time", "url"}` of the running server; removed when it stops."""
+        return self.state / "server.json"
+
+    @property
+    def token_file(self) -> Path:
+        """The local command line's token, readable by its owner alone."""
+        return self.state / "cli-token"
+
+    @property
+    def log_file(self) -> Path:
+        return self.state / "server.log"
+
+
+def load(
+    environ: Mapping[str, str] | None = None,
+    *,
+    state: str | Path | None = None,
+    host: str | None = None,
+    port: int | None = None,
+    inventory: str | Path | None = None,
+) -> Settings:
+    """Settings from flags (the arguments), then the environment, then the defaults. Raises SettingsError."""
+    env = os.environ if environ is None else environ
+    return Settings(
+        state=Path(state or env.get("FARM_STATE") or ".farm").expanduser().absolute(),
+        host=host or env.get("FARM_HOST") or "127.0.0.1",
+        port=_port("--port", port) if port is not None else _port("FARM_PORT", env.get("FARM_PORT"), DEFAULT_PORT),
+        database_url=env.get("FARM_DATABASE_URL", ""),
+        inventory=Path(inventory or env.get("FARM_INVENTORY") or "devices.yaml").expanduser().absolute(),
+        host_name=env.get("FARM_HOST_NAME") or "local",
+        adb_port=_port("FARM_ADB_PORT", env.get("FARM_ADB_PORT"), 0),
+    )
+
+
+def _port(name: str, value: object, default: int = 0) -> int:
+    if value is None or value == "":
+        return default
+    try:
+        port = int(str(value))
+    except ValueError:
+        port = -1
+    if not 0 <= port <= 65535:
+        raise SettingsError(f"{name} is {value!r}: give a port number from 0 to 65535")
+    return port
+
+
+def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether nothing listens on `host:port` (it could be bound right now)."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def choose_adb_port(settings: Settings) -> int:
+    """The port of this farm's own adb server.
+
+    Named in the settings, or the one that the state folder remembers (a server that outlived the farm, and runners that
+    are still attached to it, are found again), or the first free one, which is then remembered.
+    """
+    if settings.adb_port:
+        return settings.adb_port
+    remembered = settings.state / "adb" / "port"
+    try:
+        return _port(str(remembered), remembered.read_text().strip()) or _remember(remembered)
+    except (OSError, SettingsError):
+        return _remember(remembered)
+
+
+def _remember(path: Path) -> int:
+    for port in ADB_PORTS:
+        if port_is_free(port):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{port}\n")
+            return port
+    raise SettingsError(
+        f"no free port for the adb server in {ADB_PORTS.start}-{ADB_PORTS.stop - 1}: set FARM_ADB_PORT to a free one"
+    )
