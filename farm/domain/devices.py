@@ -87,7 +87,7 @@ class DeviceFacts:
 
     def facts(self) -> dict[str, str]:
         """The flat view that selectors match: labels plus the named columns. Values are strings."""
-        flat = {k: v for k, v in self.labels.items()}
+        flat = dict(self.labels)
         for key, value in (("type", self.type), ("pool", self.pool), ("ring", self.ring), ("host", self.host)):
             if value is not None:
                 flat[key] = str(value)

@@ -33,7 +33,7 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """`values` in `unit`, in the order in which they were taken; `marks` has one entry per value, None for a clean one."""
+    """`values` in `unit`, in the order in which they were taken; `marks`: one per value, None for a clean one."""
 
     name: str
     unit: str

@@ -1,0 +1,136 @@
+"""What changed, as it is committed: the source of live pages and of the planner's wake-ups.
+
+Every write that a page would show records a `Change` row in its own transaction (`touch`). After the commit the
+database hands those rows to the bus, which fans them out inside this process. A subscriber that was away says which
+change it saw last and gets the rest from the table first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from farm.store import tables
+
+#: A subscriber that is this many changes behind is sent to the table instead of being fed from memory.
+BACKLOG = 1000
+#: Most rows read from the table at once.
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row of the table `changes`. `topic` is a noun (device, run, job, attempt, test, …), `ref` its id."""
+
+    id: int
+    at: datetime
+    topic: str
+    ref: str
+    run_id: int | None = None
+    device_id: int | None = None
+
+
+def touch(
+    session: Session,
+    topic: str,
+    ref: object,
+    *,
+    at: datetime,
+    run_id: int | None = None,
+    device_id: int | None = None,
+) -> None:
+    """Record in this transaction that `ref` of `topic` changed; subscribers hear of it after the commit."""
+    session.add(tables.Change(at=at, topic=topic, ref=str(ref), run_id=run_id, device_id=device_id))
+
+
+def changes_after(session: Session, since_id: int, limit: int = PAGE) -> list[Change]:
+    """Changes with a greater id, oldest first."""
+    rows = session.scalars(
+        select(tables.Change).where(tables.Change.id > since_id).order_by(tables.Change.id).limit(limit)
+    )
+    return [_change(row) for row in rows]
+
+
+def _change(row: tables.Change) -> Change:
+    return Change(row.id, row.at, row.topic, row.ref, row.run_id, row.device_id)
+
+
+class Bus:
+    """Fan-out of committed changes inside this process; safe to use from any thread."""
+
+    def __init__(self, load: Callable[[int], Sequence[Change]]) -> None:
+        """`load(since_id)` reads older changes from the table, oldest first, at most `PAGE` of them."""
+        self._load = load
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[[Sequence[Change]], None]] = []
+
+    def publish(self, changes: Sequence[Change]) -> None:
+        """Called after a commit. A listener's own error never reaches the writer."""
+        with self._lock:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            try:
+                listener(changes)
+            except Exception:  # a page that went away must not break a write that is already durable
+                self.unlisten(listener)
+
+    def listen(self, listener: Callable[[Sequence[Change]], None]) -> None:
+        """Call `listener` after every commit, on the writer's thread: it must only set a flag or queue."""
+        with self._lock:
+            self._listeners.append(listener)
+
+    def unlisten(self, listener: Callable[[Sequence[Change]], None]) -> None:
+        with self._lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+    async def subscribe(self, since_id: int | None = None) -> AsyncIterator[Change]:
+        """Every change after `since_id` (None: from now on), in order, without end; cancel the iteration to leave."""
+        loop = asyncio.get_running_loop()
+        queue: asyncio.Queue[Change] = asyncio.Queue()
+
+        def deliver(changes: Sequence[Change]) -> None:
+            if queue.qsize() >= BACKLOG:
+                return  # too slow: the reader notices the gap by its ids and reads the table
+            for change in changes:
+                queue.put_nowait(change)
+
+        def listener(changes: Sequence[Change]) -> None:
+            loop.call_soon_threadsafe(deliver, tuple(changes))
+
+        self.listen(listener)
+        try:
+            last = since_id
+            if last is not None:
+                async for change in self._replay(last):
+                    last = change.id
+                    yield change
+            while True:
+                change = await queue.get()
+                if last is not None and change.id <= last:
+                    continue
+                if last is not None and change.id > last + 1:
+                    async for missed in self._replay(last):
+                        last = missed.id
+                        yield missed
+                    if change.id <= last:
+                        continue
+                last = change.id
+                yield change
+        finally:
+            self.unlisten(listener)
+
+    async def _replay(self, since_id: int) -> AsyncIterator[Change]:
+        while True:
+            page = await asyncio.to_thread(self._load, since_id)
+            for change in page:
+                yield change
+            if len(page) < PAGE:
+                return
+            since_id = page[-1].id

@@ -1,0 +1,107 @@
+"""The database handle: transactions that commit at their end, and what is announced after them.
+
+SQLite (one host) or PostgreSQL (many), by URL. On SQLite every write takes the write lock at its beginning (`BEGIN
+IMMEDIATE`), so that no transaction fails half-way; readers see a snapshot and wait for nobody (WAL).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, func, make_url, select
+from sqlalchemy.orm import Session
+
+from farm.store import tables
+from farm.store.bus import Bus, Change, changes_after
+
+#: Longest wait for SQLite's write lock, seconds.
+BUSY_S = 30
+_WRITE = "farm_write"
+
+
+def sqlite_url(path: Path) -> str:
+    """The URL of the farm's file."""
+    return f"sqlite:///{path}"
+
+
+class Database:
+    """Sessions on the farm's database. `clock` is the time on SQLite, where this process is the only one."""
+
+    def __init__(self, url: str, *, clock: Callable[[], datetime] | None = None) -> None:
+        self.url = url
+        self.is_sqlite = make_url(url).get_backend_name() == "sqlite"
+        self._clock = clock or (lambda: datetime.now(UTC))
+        self.engine: Engine = _engine(url, self.is_sqlite)
+        self._writing = self.engine.execution_options(**{_WRITE: True})
+        self.bus = Bus(self._load)
+
+    def now(self, session: Session | None = None) -> datetime:
+        """The database's clock: the process's on SQLite, the server's on PostgreSQL (within `session`)."""
+        if self.is_sqlite or session is None:
+            return self._clock()
+        now: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
+        return now.astimezone(UTC)
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """A write transaction: commits at the end, rolls back on an error, then announces its changes."""
+        fresh: list[tables.Change] = []
+        with Session(self._writing, expire_on_commit=False) as session:
+            event.listen(session, "before_flush", lambda s, _c, _i: fresh.extend(_new_changes(s)))
+            with session.begin():
+                yield session
+        if fresh:
+            self.bus.publish([Change(c.id, c.at, c.topic, c.ref, c.run_id, c.device_id) for c in fresh])
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A read-only view: one snapshot, nothing written in it is kept."""
+        with Session(self.engine, expire_on_commit=False, autoflush=False) as session:
+            yield session
+            session.rollback()
+
+    def migrate(self) -> None:
+        """Bring the schema up to date; creates it in an empty database. Safe to repeat."""
+        from farm.store.migrations import upgrade  # alembic takes 0.1 s to import: only where it is needed
+
+        if self.is_sqlite:
+            with self.engine.connect() as connection:
+                connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+        with self._writing.connect() as connection:
+            upgrade(connection)
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def _load(self, since_id: int) -> list[Change]:
+        with self.read() as session:
+            return changes_after(session, since_id)
+
+
+def _new_changes(session: Session) -> list[tables.Change]:
+    return [row for row in session.new if isinstance(row, tables.Change)]
+
+
+def _engine(url: str, is_sqlite: bool) -> Engine:
+    if not is_sqlite:
+        return create_engine(url, pool_pre_ping=True, pool_size=20, max_overflow=20)
+    engine = create_engine(url, pool_size=20, max_overflow=40, connect_args={"check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def prepare(dbapi: Any, _record: object) -> None:
+        dbapi.isolation_level = None  # the driver must not begin transactions by itself: `begin` below does
+        cursor = dbapi.cursor()
+        for pragma in (f"busy_timeout={BUSY_S * 1000}", "foreign_keys=ON", "synchronous=NORMAL"):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writing = connection.get_execution_options().get(_WRITE)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+    return engine

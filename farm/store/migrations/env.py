@@ -1,0 +1,28 @@
+"""Run by Alembic: migrations go over the connection that `upgrade` was given, and see our own tables alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from alembic import context
+
+from farm.store.migrations import VERSION_TABLE
+from farm.store.tables import Base
+
+
+def ours(_object: Any, name: str | None, type_: str, reflected: bool, compare_to: Any) -> bool:
+    """Tables of others (the workflow engine's) share the database and are none of our business."""
+    return not (type_ == "table" and reflected and compare_to is None and name not in Base.metadata.tables)
+
+
+connection = context.config.attributes["connection"]
+context.configure(
+    connection=connection,
+    target_metadata=Base.metadata,
+    version_table=VERSION_TABLE,
+    include_object=ours,
+    render_as_batch=connection.dialect.name == "sqlite",
+    compare_type=True,
+)
+with context.begin_transaction():
+    context.run_migrations()
