@@ -112,7 +112,7 @@ class DeviceEvent(Base):
     at: Mapped[datetime]
     kind: Mapped[str] = mapped_column(String(40))
     detail: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    __table_args__ = (Index("ix_device_events_device_id_at", "device_id", "at"),)
+    __table_args__ = (Index("ix_device_events_device_id_kind_at", "device_id", "kind", "at"),)
 
 
 class Fingerprint(Base):
@@ -176,6 +176,8 @@ class Run(Base):
     ended_at: Mapped[datetime | None]
     cancel_at: Mapped[datetime | None]
     cancel_by: Mapped[str | None] = mapped_column(String(100))
+    idempotency_key: Mapped[str | None] = mapped_column(String(100))  # the same key again is the same run
+    __table_args__ = (UniqueConstraint("team", "idempotency_key", name="uq_runs_team_idempotency_key"),)
 
 
 class Job(Base):
@@ -208,7 +210,7 @@ class Attempt(Base):
     device_id: Mapped[int] = mapped_column(ForeignKey("devices.id"), index=True)
     host: Mapped[str] = mapped_column(String(100))
     token: Mapped[int]
-    phase: Mapped[str] = mapped_column(String(20), default="planned")
+    phase: Mapped[str] = mapped_column(String(20), default="planned", index=True)
     outcome: Mapped[str | None] = mapped_column(String(20))
     reason: Mapped[str | None] = mapped_column(Text)
     late_outcome: Mapped[str | None] = mapped_column(String(20))  # a truth that came after the first cause
