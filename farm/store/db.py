@@ -69,8 +69,9 @@ class Database:
         from farm.store.migrations import upgrade  # alembic takes 0.1 s to import: only where it is needed
 
         if self.is_sqlite:
-            with self.engine.connect() as connection:
-                connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+            raw = self.engine.raw_connection()  # the mode cannot be changed inside a transaction; the file keeps it
+            raw.cursor().execute("PRAGMA journal_mode=WAL")
+            raw.close()
         with self._writing.connect() as connection:
             upgrade(connection)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     DateTime,
     Dialect,
     ForeignKey,
@@ -138,7 +139,7 @@ class Bundle(Base):
     git_sha: Mapped[str | None] = mapped_column(String(64))
     adapter: Mapped[str] = mapped_column(String(40))
     manifest: Mapped[dict[str, Any]]
-    bytes: Mapped[int]
+    bytes: Mapped[int] = mapped_column(BigInteger)
     created_at: Mapped[datetime]
     created_by: Mapped[str | None] = mapped_column(String(100))
 
@@ -150,7 +151,7 @@ class SuitePack(Base):
     hash: Mapped[str] = mapped_column(String(64), primary_key=True)
     name: Mapped[str] = mapped_column(String(200), index=True)
     manifest: Mapped[dict[str, Any]]
-    bytes: Mapped[int]
+    bytes: Mapped[int] = mapped_column(BigInteger)
     created_at: Mapped[datetime]
     created_by: Mapped[str | None] = mapped_column(String(100))
 
@@ -367,7 +368,7 @@ class Artifact(Base):
     test_id: Mapped[str | None] = mapped_column(String(500))
     name: Mapped[str] = mapped_column(String(300))
     media_type: Mapped[str] = mapped_column(String(100))
-    bytes: Mapped[int]
+    bytes: Mapped[int] = mapped_column(BigInteger)
     sha256: Mapped[str] = mapped_column(String(64))
     at: Mapped[datetime]
     __table_args__ = (UniqueConstraint("attempt_id", "name"),)
