@@ -163,6 +163,9 @@ def javascript(stamps: Stamps) -> None:
         shutil.copyfile(source / name, NODE_DIR / name)
     env = {**os.environ, "PATH": os.environ.get("PATH", os.defpath) + os.pathsep + str(VENV / "bin")}
     npm = shutil.which("npm", path=env["PATH"]) or "npm"
+    if Path(npm).parent == VENV / "bin":
+        # The wheel's Node trusts a list of its own; pip and apt trust the machine's (a company's proxy needs that).
+        env["NODE_OPTIONS"] = f"{env.get('NODE_OPTIONS', '')} --use-system-ca".strip()
     run("javascript", [npm, "ci"], limit_s=300, log=LOGS / "npm.log", tries=3, cwd=NODE_DIR, env=env)
     VENDOR.mkdir(parents=True, exist_ok=True)
     for name, path in copies.items():
