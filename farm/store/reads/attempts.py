@@ -5,11 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from farm.store.reads.results import MeasurementRow
-from farm.store.reads.runs import AttemptRow, RunRow
-from farm.store.reads.shared import IncidentRow, Series
+from farm.store import tables
+from farm.store.reads.results import MeasurementRow, TestCell, measurements, test_cells
+from farm.store.reads.runs import RunRow, run_query, run_rows
+from farm.store.reads.shared import (
+    IncidentRow,
+    Point,
+    Series,
+    device_refs,
+    incident_rows,
+    temperature_events,
+    thin,
+    unpack_chunk,
+)
+from farm.store.reads.tries import AttemptRow, attempt_row, attempts_of, phase_spans
+
+MAX_INCIDENTS = 200
+MAX_ARTIFACTS = 500
+MAX_TESTS = 5000
+MAX_CHUNKS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +34,7 @@ class TestRow:
     __test__ = False
 
     test_id: str
-    state: str  # waiting, running, ended
+    state: str  # waiting, running, ended, unfinished
     outcome: str | None
     cause: str | None
     began_at: datetime | None
@@ -65,15 +82,107 @@ class AttemptDetail:
 
 
 def attempt(session: Session, attempt_id: int, now: datetime) -> AttemptDetail | None:
-    """One attempt in full; None when there is none."""
-    raise NotImplementedError
+    """One attempt in full; None when there is none. A constant number of queries."""
+    row = session.get(tables.Attempt, attempt_id)
+    if row is None:
+        return None
+    run_id = session.scalars(select(tables.Job.run_id).where(tables.Job.id == row.job_id)).one()
+    (run,) = run_rows(session, run_query().where(tables.Run.id == run_id))
+    tried = attempts_of(session, [row.job_id])
+    incidents = list(
+        session.scalars(
+            select(tables.Incident)
+            .where(tables.Incident.attempt_id == attempt_id)
+            .order_by(tables.Incident.at, tables.Incident.id)
+            .limit(MAX_INCIDENTS)
+        )
+    )
+    devices = device_refs(session, {row.device_id, *(i.device_id for i in incidents)})
+    cells = test_cells(session, [attempt_id]).get(attempt_id, [])
+    spans = phase_spans(session, [attempt_id]).get(attempt_id, ())
+    return AttemptDetail(
+        at=now,
+        run=run,
+        attempt=attempt_row(row, devices[row.device_id], spans, cells, row.id != tried[-1].id),
+        lease=_lease(session, attempt_id),
+        tests=_tests(session, row),
+        measurements=tuple(measurements(session, [attempt_id])),
+        incidents=incident_rows(incidents, devices),
+        artifacts=tuple(artifacts(session, attempt_id)),
+        series=(*_temperature(session, row, now), *_series(session, attempt_id)),
+        siblings=tuple((a.id, a.number, a.outcome) for a in tried),
+    )
 
 
 def artifacts(session: Session, attempt_id: int) -> list[ArtifactRow]:
     """What was collected, by name."""
-    raise NotImplementedError
+    a = tables.Artifact
+    rows = session.scalars(select(a).where(a.attempt_id == attempt_id).order_by(a.name).limit(MAX_ARTIFACTS))
+    return [_artifact(row) for row in rows]
 
 
 def artifact(session: Session, artifact_id: int) -> ArtifactRow | None:
     """One artifact's row; its bytes are in the artifact store under `sha256`."""
-    raise NotImplementedError
+    row = session.get(tables.Artifact, artifact_id)
+    return _artifact(row) if row else None
+
+
+def _artifact(row: tables.Artifact) -> ArtifactRow:
+    return ArtifactRow(row.id, row.attempt_id, row.test_id, row.name, row.media_type, row.bytes, row.sha256, row.at)
+
+
+def _lease(session: Session, attempt_id: int) -> LeaseRow | None:
+    lease = tables.Lease
+    row = session.scalars(
+        select(lease).where(lease.attempt_id == attempt_id).order_by(lease.id.desc()).limit(1)
+    ).first()
+    if row is None:
+        return None
+    return LeaseRow(
+        row.token,
+        row.granted_at,
+        row.heartbeat_by,
+        row.ends_at,
+        row.released_at,
+        row.ended_at,
+        row.end_reason,
+    )
+
+
+def _tests(session: Session, attempt: tables.Attempt) -> tuple[TestRow, ...]:
+    over = attempt.outcome is not None or attempt.ended_at is not None
+    t = tables.Test
+    query = select(t).where(t.attempt_id == attempt.id).order_by(t.ordinal, t.test_id).limit(MAX_TESTS)
+    return tuple(
+        TestRow(
+            test_id=row.test_id,
+            state=TestCell(
+                row.attempt_id, row.test_id, row.outcome, row.cause, row.began_at is not None, row.duration_s, None
+            ).state(over),
+            outcome=row.outcome,
+            cause=row.cause,
+            began_at=row.began_at,
+            ended_at=row.ended_at,
+            duration_s=row.duration_s,
+            message=row.message,
+            detail=row.detail,
+        )
+        for row in session.scalars(query)
+    )
+
+
+def _temperature(session: Session, row: tables.Attempt, now: datetime) -> tuple[Series, ...]:
+    """The device's own readings while the attempt lasted."""
+    heat = temperature_events(session, [row.device_id], row.created_at, row.ended_at or now)
+    points = heat.get(row.device_id, [])
+    return (Series("temperature", "°C", thin(points)),) if points else ()
+
+
+def _series(session: Session, attempt_id: int) -> tuple[Series, ...]:
+    """What tests and sampler recorded, by name; each chunk is bounded, and so is their number."""
+    c = tables.SeriesChunk
+    query = select(c.name, c.unit, c.data).where(c.attempt_id == attempt_id).order_by(c.began_at, c.seq)
+    points: dict[tuple[str, str], list[Point]] = {}
+    for name, unit, data in session.execute(query.limit(MAX_CHUNKS)):
+        points.setdefault((name, unit), []).extend(unpack_chunk(data))
+    return tuple(Series(name, unit, thin(found)) for (name, unit), found in sorted(points.items()) if found)

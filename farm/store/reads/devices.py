@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from farm.domain.devices import Availability, DeviceFacts
-from farm.store.reads.fleet import Tile
-from farm.store.reads.shared import DeviceRef, IncidentRow, Series
+from farm.domain.devices import Availability, DeviceFacts, availability
+from farm.store import tables
+from farm.store.reads.fleet import Tile, facts_of_row, tiles
+from farm.store.reads.shared import (
+    TEMPERATURE,
+    DeviceRef,
+    IncidentRow,
+    Series,
+    incident_rows,
+    temperature_events,
+    thin,
+)
+
+MAX_ATTEMPTS = 30
+MAX_EVENTS = 60
+MAX_INCIDENTS = 30
+MAX_PRINTS = 20
+HEAT_WINDOW = timedelta(hours=1)
+HISTORY_WINDOW = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,27 +83,134 @@ class DeviceDetail:
 
 
 def facts_of(session: Session) -> list[DeviceFacts]:
-    """Every device as planner, selectors and preview see it."""
-    raise NotImplementedError
+    """Every device as planner, selectors and preview see it. Two queries."""
+    lease = tables.Lease
+    held = {row.device_id: row for row in session.scalars(select(lease).where(lease.ended_at.is_(None)))}
+    rows = session.scalars(select(tables.Device).order_by(tables.Device.name, tables.Device.id))
+    return [facts_of_row(row, held.get(row.id)) for row in rows]
 
 
 def states(session: Session, now: datetime) -> list[tuple[DeviceFacts, Availability, str]]:
     """Every device with its availability and why."""
-    raise NotImplementedError
+    return [(facts, *availability(facts, now)) for facts in facts_of(session)]
 
 
 def device(session: Session, ref: str, now: datetime) -> DeviceDetail | None:
     """One device by its name, serial number or id, in this order; None when there is none."""
-    raise NotImplementedError
+    row = _find(session, ref)
+    if row is None:
+        return None
+    (tile,) = tiles(session, now, row.id)
+    here = DeviceRef(row.id, row.serial, row.name, row.virtual, tile.model, tile.kind)
+    incidents = session.scalars(
+        select(tables.Incident)
+        .where(tables.Incident.device_id == row.id)
+        .order_by(tables.Incident.id.desc())
+        .limit(MAX_INCIDENTS)
+    )
+    heat = temperature_events(session, [row.id], now - HEAT_WINDOW, now).get(row.id, [])
+    return DeviceDetail(
+        tile=tile,
+        health_by=row.health_by,
+        health_at=row.health_at,
+        connection_at=row.connection_at,
+        fingerprints=_fingerprints(session, row),
+        attempts=_attempts(session, row.id),
+        events=_events(session, row.id, now),
+        incidents=incident_rows(incidents, {row.id: here}),
+        temperature=Series("temperature", "°C", thin(heat)),
+    )
 
 
-__all__ = [
-    "DeviceDetail",
-    "DeviceRef",
-    "EventRow",
-    "FingerprintRow",
-    "RecentAttempt",
-    "device",
-    "facts_of",
-    "states",
-]
+def _find(session: Session, ref: str) -> tables.Device | None:
+    d = tables.Device
+    number = int(ref) if ref.isascii() and ref.isdigit() and len(ref) < 16 else None
+    wanted = (
+        or_(d.name == ref, d.serial == ref, d.id == number)
+        if number is not None
+        else (d.name == ref) | (d.serial == ref)
+    )
+    found = list(session.scalars(select(d).where(wanted).order_by(d.id)))
+    found.sort(key=lambda row: (row.name != ref, row.serial != ref))
+    return found[0] if found else None
+
+
+def _attempts(session: Session, device_id: int) -> tuple[RecentAttempt, ...]:
+    a, job, run = tables.Attempt, tables.Job, tables.Run
+    query = (
+        select(a, job.suites, run.id, run.title)
+        .join(job, job.id == a.job_id)
+        .join(run, run.id == job.run_id)
+        .where(a.device_id == device_id)
+        .order_by(a.id.desc())
+        .limit(MAX_ATTEMPTS)
+    )
+    return tuple(
+        RecentAttempt(
+            attempt_id=row.id,
+            run_id=run_id,
+            run_title=title,
+            suites=tuple(str(s) for s in suites),
+            number=row.number,
+            phase=row.phase,
+            outcome=row.outcome,
+            reason=row.reason,
+            created_at=row.created_at,
+            started_at=row.started_at,
+            ended_at=row.ended_at,
+        )
+        for row, suites, run_id, title in session.execute(query)
+    )
+
+
+def _events(session: Session, device_id: int, now: datetime) -> tuple[EventRow, ...]:
+    """The newest lines of its history; temperature readings are a series, not history."""
+    e = tables.DeviceEvent
+    query = (
+        select(e)
+        .where(e.device_id == device_id, or_(e.kind < TEMPERATURE, e.kind > TEMPERATURE), e.at > now - HISTORY_WINDOW)
+        .order_by(e.at.desc(), e.id.desc())
+        .limit(MAX_EVENTS)
+    )
+    return tuple(EventRow(row.at, row.kind, row.detail or {}) for row in session.scalars(query))
+
+
+def _fingerprints(session: Session, device: tables.Device) -> tuple[FingerprintRow, ...]:
+    """Newest first, each with what differs from the one before it."""
+    f = tables.Fingerprint
+    query = select(f).where(f.device_id == device.id).order_by(f.first_seen.desc(), f.id.desc()).limit(MAX_PRINTS)
+    rows = list(session.scalars(query))
+    older: list[tables.Fingerprint | None] = [*rows[1:], None]
+    return tuple(
+        FingerprintRow(
+            id=row.id,
+            hash=row.hash,
+            first_seen=row.first_seen,
+            last_seen=row.last_seen,
+            current=row.id == device.fingerprint_id,
+            facts=row.facts or {},
+            differences=differences(before.facts or {}, row.facts or {}) if before else (),
+        )
+        for row, before in zip(rows, older, strict=True)
+    )
+
+
+def differences(before: dict[str, Any], now: dict[str, Any]) -> tuple[tuple[str, str | None, str | None], ...]:
+    """(key, value before, value now) of every fact that is not the same, by key; nested facts as `a.b`."""
+    old, new = flat(before), flat(now)
+    keys = sorted(old.keys() | new.keys())
+    return tuple((key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key))
+
+
+def flat(facts: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested facts as one level: `cpu.cores` → "8"; lists are joined by blanks."""
+    out: dict[str, str] = {}
+    for key, value in facts.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            out.update(flat(value, f"{name}."))
+        elif isinstance(value, list):
+            out[name] = " ".join(str(item) for item in value)
+        else:
+            out[name] = "not measured" if value is None else str(value)
+    return out

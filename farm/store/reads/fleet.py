@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TypeVar
 
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from farm.domain.devices import Availability, DeviceFacts
-from farm.store.reads.shared import Point
+from farm.domain.devices import STALE_AFTER, Availability, Connection, DeviceFacts, Health, Readiness, availability
+from farm.domain.outcomes import State
+from farm.store import tables
+from farm.store.reads.shared import Point, kind_of, model_of, temperature_events, thin
+
+WordT = TypeVar("WordT", bound=StrEnum)
+
+#: How far back a tile's temperature line reaches.
+SPARK_WINDOW = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +86,144 @@ class Fleet:
 
 def fleet(session: Session, now: datetime) -> Fleet:
     """Every device that is listed or was seen, by name; virtual ones are marked in their facts."""
-    raise NotImplementedError
+    found = tiles(session, now)
+    per_host = Counter(tile.facts.host for tile in found)
+    hosts = tuple(
+        HostRow(h.name, h.seen_at, h.seen_at is None or now - h.seen_at > STALE_AFTER, h.drained, per_host[h.name])
+        for h in session.scalars(select(tables.Host).order_by(tables.Host.name))
+    )
+    counts = Counter(tile.availability.value for tile in found)
+    needs = tuple(tile.facts.name for tile in found if _needs_hand(tile))
+    return Fleet(now, found, hosts, dict(counts), _queue(session), needs)
+
+
+def tiles(session: Session, now: datetime, device_id: int | None = None) -> tuple[Tile, ...]:
+    """A tile per device, by name; just one for `device_id`. Five queries."""
+    query = select(tables.Device).order_by(tables.Device.name, tables.Device.id)
+    if device_id is not None:
+        query = query.where(tables.Device.id == device_id)
+    devices = list(session.scalars(query))
+    ids = [d.id for d in devices]
+    leases, work = _work(session, ids)
+    heat = temperature_events(session, ids, now - SPARK_WINDOW, now)
+    return tuple(_tile(d, leases.get(d.id), work.get(d.id), heat.get(d.id, []), now) for d in devices)
+
+
+def facts_of_row(row: tables.Device, lease: tables.Lease | None) -> DeviceFacts:
+    """The device as planner, selectors and pages see it; an unknown word in a column reads as the worse state."""
+    return DeviceFacts(
+        id=row.id,
+        serial=row.serial,
+        name=row.name,
+        host=row.host,
+        virtual=row.virtual,
+        listed=row.listed,
+        type=row.type,
+        pool=row.pool,
+        ring=row.ring,
+        labels={str(k): str(v) for k, v in (row.labels or {}).items()},
+        connection=_word(Connection, row.connection, Connection.OFFLINE),
+        seen_at=row.seen_at,
+        health=_word(Health, row.health, Health.SUSPECT),
+        health_reason=row.health_reason,
+        health_until=row.health_until,
+        readiness=Readiness(
+            at=row.readiness_at,
+            temperature_c=row.temperature_c,
+            battery_pct=row.battery_pct,
+            has_battery=row.has_battery,
+            boot_completed=row.boot_completed,
+            boot_id=row.boot_id,
+        ),
+        lease_holder=lease.holder if lease else None,
+        lease_released=lease is not None and lease.released_at is not None,
+        infra_errors=row.infra_errors,
+        last_bundle=row.last_bundle,
+    )
+
+
+def _word(kind: type[WordT], value: str, otherwise: WordT) -> WordT:
+    try:
+        return kind(value)
+    except ValueError:
+        return otherwise
+
+
+def _tile(
+    row: tables.Device, lease: tables.Lease | None, work: Work | None, heat: Sequence[Point], now: datetime
+) -> Tile:
+    facts = facts_of_row(row, lease)
+    word, why = availability(facts, now)
+    model = model_of(facts.labels, row.type, row.name)
+    return Tile(facts, model, kind_of(facts.labels, row.has_battery), row.address, word, why, work, thin(heat, 60))
+
+
+def _work(session: Session, device_ids: Sequence[int]) -> tuple[dict[int, tables.Lease], dict[int, Work]]:
+    """Open leases by device, and what the leases' attempts do."""
+    lease, attempt, job, run = tables.Lease, tables.Attempt, tables.Job, tables.Run
+    query = (
+        select(lease, attempt, job.suites, run.id, run.title)
+        .outerjoin(attempt, attempt.id == lease.attempt_id)
+        .outerjoin(job, job.id == attempt.job_id)
+        .outerjoin(run, run.id == job.run_id)
+        .where(lease.ended_at.is_(None), lease.device_id.in_(device_ids))
+    )
+    held = list(session.execute(query))
+    attempt_ids = [row[1].id for row in held if row[1] is not None]
+    began = _phase_starts(session, attempt_ids)
+    done = _progress(session, attempt_ids)
+    leases: dict[int, tables.Lease] = {}
+    work: dict[int, Work] = {}
+    for held_lease, tried, suites, run_id, title in held:
+        leases[held_lease.device_id] = held_lease
+        if tried is None or run_id is None:
+            continue
+        finished, total = done.get(tried.id, (0, 0))
+        work[held_lease.device_id] = Work(
+            run_id=run_id,
+            run_title=title,
+            suites=tuple(str(s) for s in suites),
+            attempt_id=tried.id,
+            phase=tried.phase,
+            phase_began_at=began.get((tried.id, tried.phase)),
+            tests_done=finished,
+            tests_total=total or None,
+            waiting_for=tried.waiting_for,
+            since=held_lease.granted_at,
+        )
+    return leases, work
+
+
+def _phase_starts(session: Session, attempt_ids: Sequence[int]) -> dict[tuple[int, str], datetime]:
+    p = tables.AttemptPhase
+    query = select(p.attempt_id, p.phase, p.began_at).where(p.attempt_id.in_(attempt_ids))
+    return {(row.attempt_id, row.phase): row.began_at for row in session.execute(query)}
+
+
+def _progress(session: Session, attempt_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """Attempt id → (tests that ended, tests known)."""
+    t = tables.Test
+    query = select(t.attempt_id, func.count(t.outcome), func.count()).where(t.attempt_id.in_(attempt_ids))
+    return {row[0]: (row[1], row[2]) for row in session.execute(query.group_by(t.attempt_id))}
+
+
+def _queue(session: Session) -> Queue:
+    job = tables.Job
+    waiting = job.state == State.QUEUED.value
+    length = session.scalar(select(func.count()).where(waiting)) or 0
+    oldest = session.execute(
+        select(job.queued_at, job.wait_reason, job.run_id).where(waiting).order_by(job.queued_at, job.id).limit(1)
+    ).first()
+    if oldest is None:
+        return Queue(length, None, None, None)
+    return Queue(length, oldest.queued_at, oldest.wait_reason, oldest.run_id)
+
+
+def _needs_hand(tile: Tile) -> bool:
+    """Whether only a person can bring it back: quarantined, not authorized, or listed and gone."""
+    facts = tile.facts
+    return (
+        tile.availability is Availability.QUARANTINED
+        or facts.connection is Connection.UNAUTHORIZED
+        or (tile.availability is Availability.GONE and facts.listed)
+    )

@@ -1,11 +1,25 @@
-"""Small shapes that several pages share."""
+"""Small shapes that several pages share, and how rows become them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
+
+import zstandard
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from farm.store import tables
+
+#: More points than this no page shows; `thin` keeps the extremes.
+MAX_POINTS = 240
+#: Largest series chunk that is unpacked, bytes.
+_MAX_CHUNK = 4 * 1024 * 1024
+#: The kind under which the agent files temperature readings in a device's history.
+TEMPERATURE = "temperature"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +80,79 @@ def model_of(labels: Mapping[str, Any], type_: str | None, name: str) -> str:
         if labels.get(key):
             return str(labels[key])
     return type_ or name
+
+
+def device_refs(session: Session, ids: Iterable[int]) -> dict[int, DeviceRef]:
+    """The named devices by id, in one query."""
+    d = tables.Device
+    query = select(d.id, d.serial, d.name, d.virtual, d.labels, d.type, d.has_battery).where(d.id.in_(sorted(set(ids))))
+    return {
+        row.id: DeviceRef(
+            row.id,
+            row.serial,
+            row.name,
+            row.virtual,
+            model_of(row.labels or {}, row.type, row.name),
+            kind_of(row.labels or {}, row.has_battery),
+        )
+        for row in session.execute(query)
+    }
+
+
+def incident_rows(rows: Iterable[tables.Incident], devices: Mapping[int, DeviceRef]) -> tuple[IncidentRow, ...]:
+    return tuple(
+        IncidentRow(
+            row.id,
+            row.attempt_id,
+            devices[row.device_id],
+            row.test_id,
+            row.at,
+            row.klass,
+            row.summary,
+            row.evidence,
+            row.artifact,
+        )
+        for row in rows
+    )
+
+
+def thin(points: Sequence[Point], limit: int = MAX_POINTS) -> tuple[Point, ...]:
+    """At most about `limit` points: of each interval the lowest and the highest, in order of time."""
+    if len(points) <= limit:
+        return tuple(points)
+    size = -(-len(points) // (limit // 2))
+    kept: list[Point] = []
+    for start in range(0, len(points), size):
+        part = points[start : start + size]
+        ends = {id(p): p for p in (min(part, key=lambda p: p.value), max(part, key=lambda p: p.value))}
+        kept.extend(sorted(ends.values(), key=lambda p: p.at))
+    return tuple(kept)
+
+
+def unpack_chunk(data: bytes) -> list[Point]:
+    """The points of a series chunk (zstd over little-endian float64 pairs); nothing when it cannot be read."""
+    try:
+        raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_CHUNK)
+        pairs = struct.iter_unpack("<dd", raw)
+        return [Point(datetime.fromtimestamp(t, UTC), v) for t, v in pairs]
+    except (zstandard.ZstdError, struct.error, ValueError, OverflowError, OSError):
+        return []
+
+
+def temperature_events(
+    session: Session, device_ids: Iterable[int], since: datetime, until: datetime, limit: int = 20_000
+) -> dict[int, list[Point]]:
+    """Temperature readings (°C) of these devices by device id, oldest first; at most the newest `limit` of all."""
+    e = tables.DeviceEvent
+    query = (
+        select(e.device_id, e.at, e.detail)
+        .where(e.device_id.in_(sorted(set(device_ids))), e.kind == TEMPERATURE, e.at >= since, e.at <= until)
+        .order_by(e.at.desc())
+        .limit(limit)
+    )
+    found: dict[int, list[Point]] = {}
+    for device_id, at, detail in session.execute(query):
+        value = (detail or {}).get("celsius")
+        if isinstance(value, int | float):
+            found.setdefault(device_id, []).append(Point(at, float(value)))
+    return {device_id: points[::-1] for device_id, points in found.items()}
