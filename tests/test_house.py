@@ -197,8 +197,9 @@ def test_suites_know_the_runner_alone() -> None:
 @pytest.mark.skipif(not (ROOT / "farm/cli/main.py").exists(), reason="the command line is not there yet")
 @pytest.mark.parametrize("words", [["--help"], ["devices", "--help"], ["run", "--help"]])
 def test_the_command_line_starts_without_the_slow_libraries(words: list[str]) -> None:
+    start = "import sys; from farm.cli.main import main; sys.exit(main())"
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", "import sys; from farm.cli.main import main; sys.exit(main())", *words],
+        [sys.executable, "-X", "importtime", "-c", start, *words],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
