@@ -141,13 +141,15 @@ def identify(
     return Principal(user.id, user.name, user.team, user.role, frozenset(token.scopes), token.id, token.kind)
 
 
+def is_use_unnoted(session: Session, token_id: int, now: datetime) -> bool:
+    """Whether `used_at` of the token is older than `USED_AT_EVERY`, or empty."""
+    used_at = session.scalar(select(Token.used_at).where(Token.id == token_id))
+    return used_at is None or used_at < now - USED_AT_EVERY
+
+
 def touch_token(session: Session, token_id: int, now: datetime) -> None:
-    """Note that the token was used, at most every `USED_AT_EVERY`."""
-    session.execute(
-        update(Token)
-        .where(Token.id == token_id, (Token.used_at.is_(None)) | (Token.used_at < now - USED_AT_EVERY))
-        .values(used_at=now)
-    )
+    """Note that the token was used."""
+    session.execute(update(Token).where(Token.id == token_id).values(used_at=now))
 
 
 def revoke(session: Session, token_id: int, now: datetime) -> bool:

@@ -1,0 +1,116 @@
+"""An attempt's logs, read piece by piece: from its folder while it lives, from the artifact store afterwards.
+
+Offsets count bytes of the log itself, not of its compressed file, so that a reader can go on where it stopped even when
+the log has moved from the one place to the other in between.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+import zstandard
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from farm.store.artifacts import ArtifactStore
+from farm.store.tables import Artifact, Attempt
+
+#: What can be asked for → the file in the attempt's folder, which is also the artifact's name.
+FILES = {"runner": "runner.log", "logcat": "logcat.zst"}
+#: Most bytes in one piece.
+MAX_PIECE = 1024 * 1024
+_STEP = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """Bytes of a log from `offset`; ask for `next_offset` next. `live`: more may come."""
+
+    data: bytes
+    offset: int
+    next_offset: int
+    live: bool
+
+    @property
+    def text(self) -> str:
+        return self.data.decode("utf-8", "replace")
+
+
+def read_log(
+    session: Session, store: ArtifactStore, state: Path, attempt_id: int, which: str, offset: int, limit: int
+) -> LogPiece | None:
+    """At most `limit` bytes from `offset` (negative: from the end). None: no such attempt, or no such log (yet).
+
+    Raises KeyError for a log that is not in `FILES`.
+    """
+    name = FILES[which]
+    attempt = session.execute(select(Attempt.ended_at).where(Attempt.id == attempt_id)).first()
+    if attempt is None:
+        return None
+    with _opened(session, store, state, attempt_id, name) as source:
+        if source is None:
+            return None
+        data, start = _piece(source, offset, max(1, min(limit, MAX_PIECE)))
+    return LogPiece(data, start, start + len(data), live=attempt.ended_at is None)
+
+
+@contextmanager
+def _opened(
+    session: Session, store: ArtifactStore, state: Path, attempt_id: int, name: str
+) -> Iterator[IO[bytes] | None]:
+    raw: IO[bytes]
+    try:
+        raw = (state / "attempts" / str(attempt_id) / name).open("rb")
+    except OSError:
+        sha256 = session.scalar(select(Artifact.sha256).where(Artifact.attempt_id == attempt_id, Artifact.name == name))
+        try:
+            if sha256 is None:
+                raise FileNotFoundError(name)
+            raw = store.open(sha256)
+        except OSError:
+            yield None
+            return
+    with raw:
+        if name.endswith(".zst"):
+            reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True, closefd=False)
+            yield cast("IO[bytes]", reader)
+        else:
+            yield raw
+
+
+def _piece(source: IO[bytes], offset: int, limit: int) -> tuple[bytes, int]:
+    """(bytes, where they begin)."""
+    if offset < 0:
+        return _tail(source, min(-offset, MAX_PIECE), limit)
+    if source.seekable() and not isinstance(source, zstandard.ZstdDecompressionReader):
+        end = source.seek(0, io.SEEK_END)
+        start = source.seek(min(offset, end))
+    else:
+        start = 0
+        while start < offset and (skipped := _read(source, min(_STEP, offset - start))):
+            start += len(skipped)
+    data = b""
+    while len(data) < limit and (more := _read(source, limit - len(data))):
+        data += more
+    return data, start
+
+
+def _tail(source: IO[bytes], wanted: int, limit: int) -> tuple[bytes, int]:
+    kept, read = b"", 0
+    while more := _read(source, _STEP):
+        read += len(more)
+        kept = (kept + more)[-wanted:]
+    return kept[:limit], read - len(kept)
+
+
+def _read(source: IO[bytes], count: int) -> bytes:
+    """The next bytes; empty at the end, and at a frame that is still being written."""
+    try:
+        return source.read(count)
+    except (zstandard.ZstdError, EOFError):
+        return b""
