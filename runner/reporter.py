@@ -1,0 +1,148 @@
+"""How the pytest side tells what happens: to its supervisor over a socket, or to a journal file at a desk.
+
+The protocol of the socket is one JSON object per line:
+
+    {"op": "hello", "role": "suite"}                      no answer; the peer's process id comes from the socket itself
+    {"op": "record", "kind": "...", ...fields}            no answer; what is refused becomes an incident
+    {"op": "engine", "device": "...", "pid": 123|null, "alive": true}    no answer: whose stacks to take in a hang
+    {"op": "lost", "device": "...", "why": "..."}         no answer
+    {"op": "measure_acquire"} -> {"ok": true, "waited_s": 0.2} | {"ok": false, "why": "..."}
+    {"op": "measure_release"}                             no answer; the end of the connection does the same
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from farm.domain.journal import MAX_LINE
+from runner.gate import Gate, Refused
+from runner.journal import FileJournal
+from runner.locks import FileLock, first_free
+
+#: A measure slot that is not free for this long is a fault of the host, not a reason to wait for ever.
+MEASURE_WAIT_S = 1800.0
+
+
+class NoSlot(Exception):
+    """No measure slot became free."""
+
+
+class Reporter(Protocol):
+    """What the plugin needs of the world outside pytest."""
+
+    def record(self, kind: str, **fields: Any) -> None:
+        """Put one record into the journal."""
+
+    def engine(self, device: str, pid: int | None, alive: bool) -> None:
+        """An engine process started or ended."""
+
+    def lost(self, device: str, why: str) -> None:
+        """The device cannot be reached any more."""
+
+    def measuring(self) -> AbstractSlot:
+        """Hold a measure slot: a context that gives the seconds waited for it."""
+
+    def close(self) -> None: ...
+
+
+class AbstractSlot(Protocol):
+    def __enter__(self) -> float: ...
+    def __exit__(self, *exc: object) -> bool | None: ...
+
+
+class SocketReporter:
+    """Reports over a unix socket. Thread-safe; a broken connection raises OSError: without a journal nothing counts."""
+
+    def __init__(self, path: str, role: str = "suite") -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(path)
+        self._answers = self._socket.makefile("rb")
+        self._lock = threading.Lock()
+        self._asking = threading.Lock()
+        self._send({"op": "hello", "role": role})
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def record(self, kind: str, **fields: Any) -> None:
+        self._send({"op": "record", "kind": kind, **fields})
+
+    def engine(self, device: str, pid: int | None, alive: bool) -> None:
+        self._send({"op": "engine", "device": device, "pid": pid, "alive": alive})
+
+    def lost(self, device: str, why: str) -> None:
+        self._send({"op": "lost", "device": device, "why": why[:2000]})
+
+    @contextmanager
+    def measuring(self) -> Iterator[float]:
+        with self._asking:
+            self._send({"op": "measure_acquire"})
+            answer = json.loads(self._answers.readline(MAX_LINE) or b'{"ok": false, "why": "the supervisor is gone"}')
+        if not answer.get("ok"):
+            raise NoSlot(str(answer.get("why")))
+        try:
+            yield float(answer.get("waited_s") or 0.0)
+        finally:
+            self._send({"op": "measure_release"})
+
+    def close(self) -> None:
+        self._answers.close()
+        self._socket.close()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        line = json.dumps(message, separators=(",", ":"), default=str).encode() + b"\n"
+        with self._lock:
+            self._socket.sendall(line)
+
+
+class DeskReporter:
+    """Writes the journal file itself, for a run at a desk in one process."""
+
+    def __init__(self, journal: FileJournal, gate: Gate, slots: list[FileLock]) -> None:
+        self._journal, self._gate, self._slots = journal, gate, slots
+        self._lock = threading.Lock()
+
+    def record(self, kind: str, **fields: Any) -> None:
+        with self._lock:
+            try:
+                self._journal.record(kind, **self._gate.admit(kind, fields))
+            except Refused as refusal:
+                self._journal.record("note", level="warning", text=f"not in the journal: {refusal}"[:2000])
+
+    def engine(self, device: str, pid: int | None, alive: bool) -> None:
+        """Nobody watches at a desk: the adapter's own limits stand."""
+
+    def lost(self, device: str, why: str) -> None:
+        with self._lock:
+            self._journal.record("note", level="warning", text=f"{device} was lost: {why}"[:2000])
+
+    @contextmanager
+    def measuring(self) -> Iterator[float]:
+        began = time.monotonic()
+        slot = first_free(self._slots, MEASURE_WAIT_S, "a run at a desk")
+        if slot is None:
+            raise NoSlot(f"no measure slot became free in {MEASURE_WAIT_S:g} s")
+        try:
+            yield time.monotonic() - began
+        finally:
+            slot.release()
+
+    def close(self) -> None:
+        self._journal.close()
+
+
+def desk_journal(folder: Path) -> Path:
+    """Where a run at a desk leaves its journal: `journal.jsonl`, or the first free `journal-2.jsonl`, …"""
+    number = 1
+    while True:
+        path = folder / ("journal.jsonl" if number == 1 else f"journal-{number}.jsonl")
+        if not path.exists():
+            return path
+        number += 1
