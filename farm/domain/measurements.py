@@ -79,3 +79,23 @@ def spread(values: Sequence[float]) -> float | None:
     ordered = sorted(values)
     last = len(ordered) - 1
     return (ordered[round(0.9 * last)] - ordered[round(0.1 * last)]) / median(ordered)
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """A 95 % interval of the median that assumes nothing of the distribution (order statistics, sign test).
+
+    None for fewer than six values: no pair of them reaches 95 %.
+    """
+    n = len(values)
+    if n < 6:
+        return None
+    ordered = sorted(values)
+    if n > 200:  # the binomial is a normal by then
+        tail = math.floor(n / 2 - 0.98 * math.sqrt(n))
+        return ordered[tail], ordered[n - 1 - tail]
+    tail, chance = 0, 0.5**n
+    below = chance  # P(at most `tail` values lie below the median)
+    while below + math.comb(n, tail + 1) * chance <= 0.025:
+        tail += 1
+        below += math.comb(n, tail) * chance
+    return ordered[tail], ordered[n - 1 - tail]
