@@ -1,0 +1,123 @@
+"""The `farm` command: a table of subcommands, each imported when it is called and not before.
+
+Exit codes are those of `farm.domain.outcomes.ExitCode`; a command that was typed wrongly is *refused* (3), since 2
+is the farm's own trouble.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from farm.cli.errors import CliError, show_error
+from farm.domain.outcomes import ExitCode
+
+#: Subcommand → (module, what it is for). The listing must not import them.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("demo", "Three virtual devices, an engine, suites and a dashboard."),
+    "up": ("up", "Start the farm on this machine."),
+    "down": ("down", "Stop the farm on this machine."),
+    "login": ("login", "Print a link that logs a browser in, once."),
+    "devices": ("devices", "Devices, and whether they can be used now."),
+    "run": ("run", "Queue a run: a bundle, suites, devices."),
+    "runs": ("runs", "Runs, newest first."),
+    "show": ("show", "One run: devices, tests, measurements."),
+    "logs": ("logs", "The log of a run's attempts."),
+    "cancel": ("cancel", "Cancel a run."),
+    "bundle": ("bundle", "Engine bundles: build, list, check."),
+    "suite": ("suite", "Suite packs: pack, list."),
+    "doctor": ("doctor", "What this machine has and lacks, with remedies."),
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name; imports the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"farm.cli.{COMMANDS[cmd_name][0]}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            from farm.domain.names import did_you_mean
+
+            hint = did_you_mean(args[0], COMMANDS) or "`farm --help` lists them"
+            raise click.UsageError(f"There is no command {args[0]!r}: {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
+
+
+def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        click.echo(f"farm {version('device-farm')}")
+        ctx.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Version and end.")
+def cli() -> None:
+    """Hardware-in-the-loop device farm for on-device AI.
+
+    \b
+    farm demo          see it work on three virtual devices
+    farm up            start it for your own
+    """
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The entry point; returns (and exits with) the code."""
+    code = _main(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        _flush()
+        sys.exit(code)
+    return code
+
+
+def _main(argv: list[str]) -> int:
+    try:
+        result = cli.main(argv, prog_name="farm", standalone_mode=False)
+        return int(result or 0)
+    except CliError as error:
+        show_error(error.message, error.hint)
+        return int(error.code)
+    except click.UsageError as error:
+        error.show()
+        return int(ExitCode.REFUSED)
+    except click.ClickException as error:
+        show_error(error.format_message())
+        return int(ExitCode.REFUSED)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        show_error("interrupted")
+        return int(ExitCode.CANCELLED)
+    except BrokenPipeError:  # `farm runs | head`
+        return 0
+
+
+def _flush() -> None:
+    """Write out what is buffered now; a reader that went away is no error of ours."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()
