@@ -40,8 +40,8 @@ lint: setup-tests  ## ruff, mypy, import contract
 bench: setup  ## every benchmark in benchmarks/, one after the other
 	@for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark" || exit 1; done
 
-lock: setup  ## pin everything anew: requirements.lock, requirements-build.lock, dashboard/package-lock.json
-	@PYTHON=$(BIN)/python sh tools/lock.sh
+lock: setup  ## pin what changed in requirements*.lock and dashboard/package-lock.json (UPGRADE=1: everything)
+	@PYTHON=$(BIN)/python UPGRADE=$(UPGRADE) sh tools/lock.sh
 
 clean:  ## remove what was built and cached; .venv and .farm (your runs) stay
 	rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dashboard/static/vendor

@@ -56,7 +56,11 @@ def run(
             raise SetupError(_explain(step, words, code, limit_s, log, output, offline))
         pause = 2.0**attempt
         say(step, f"try {attempt} of {tries} did not reach the network; again in {pause:.0f} s")
-        time.sleep(pause)
+        wait_before_retry(pause)
+
+
+def wait_before_retry(seconds: float) -> None:
+    time.sleep(seconds)
 
 
 def _run_once(
