@@ -1,0 +1,1 @@
+"""Models of the reference engine: small decoders made by a seeded script."""

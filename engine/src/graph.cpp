@@ -1,0 +1,82 @@
+#include "graph.h"
+
+#include <cmath>
+
+namespace farm {
+
+GraphBuilder::GraphBuilder(const HyperParameters & params, const Weights & weights, const KvCache & cache)
+    : params_(params), weights_(weights), cache_(cache) {
+    max_nodes_ = static_cast<size_t>(params.n_layer) * 48 + 64;
+    memory_.resize(ggml_tensor_overhead() * max_nodes_ + ggml_graph_overhead_custom(max_nodes_, false));
+}
+
+ggml_tensor * GraphBuilder::norm(ggml_context * ctx, ggml_tensor * x, ggml_tensor * weight) const {
+    return ggml_mul(ctx, ggml_rms_norm(ctx, x, params_.rms_eps), weight);
+}
+
+ggml_tensor * GraphBuilder::attention(ggml_context * ctx, const DecoderGraph & g, int64_t layer, ggml_tensor * x,
+                                      int64_t n_past) const {
+    const HyperParameters & p = params_;
+    const LayerWeights & w = weights_.layers[static_cast<size_t>(layer)];
+    const int64_t n = x->ne[1];
+    const int64_t n_kv = n_past + n;
+    const auto rotate = [&](ggml_tensor * t, int64_t heads) {
+        t = ggml_reshape_3d(ctx, t, p.head_dim(), heads, n);
+        return ggml_rope_ext(ctx, t, g.positions, nullptr, static_cast<int>(p.n_rot), GGML_ROPE_TYPE_NORMAL, 0,
+                             p.rope_base, 1.0f, 0.0f, 1.0f, 32.0f, 1.0f);
+    };
+    ggml_tensor * q = rotate(ggml_mul_mat(ctx, w.attn_q, x), p.n_head);
+    ggml_tensor * k = rotate(ggml_mul_mat(ctx, w.attn_k, x), p.n_head_kv);
+    ggml_tensor * v = ggml_mul_mat(ctx, w.attn_v, x);
+
+    // The cache is written before it is read: the graph runs its nodes in the order in which they were added.
+    ggml_build_forward_expand(g.graph, cache_.store_k(ctx, layer, k, n_past));
+    ggml_build_forward_expand(g.graph, cache_.store_v(ctx, layer, v, n_past));
+
+    q = ggml_permute(ctx, q, 0, 2, 1, 3);
+    ggml_tensor * scores = ggml_mul_mat(ctx, cache_.keys(ctx, layer, n_kv), q);
+    const float scale = 1.0f / std::sqrt(static_cast<float>(p.head_dim()));
+    scores = ggml_soft_max_ext(ctx, scores, g.mask, scale, 0.0f);
+    ggml_tensor * mixed = ggml_mul_mat(ctx, cache_.values(ctx, layer, n_kv), scores);
+    mixed = ggml_cont_2d(ctx, ggml_permute(ctx, mixed, 0, 2, 1, 3), p.n_embd, n);
+    return ggml_mul_mat(ctx, w.attn_output, mixed);
+}
+
+ggml_tensor * GraphBuilder::feed_forward(ggml_context * ctx, int64_t layer, ggml_tensor * x) const {
+    const LayerWeights & w = weights_.layers[static_cast<size_t>(layer)];
+    ggml_tensor * gate = ggml_mul_mat(ctx, w.ffn_gate, x);
+    ggml_tensor * up = ggml_mul_mat(ctx, w.ffn_up, x);
+    return ggml_mul_mat(ctx, w.ffn_down, ggml_swiglu_split(ctx, gate, up));
+}
+
+DecoderGraph GraphBuilder::build(int64_t n_tokens, int64_t n_past) {
+    // The context lives in our own memory: nothing to free, and ggml never has to allocate (it aborts when it cannot).
+    if (ctx_ != nullptr) {
+        ggml_free(ctx_);
+    }
+    ctx_ = ggml_init({memory_.size(), memory_.data(), /*no_alloc=*/true});
+    DecoderGraph g{};
+    g.graph = ggml_new_graph_custom(ctx_, max_nodes_, false);
+    const auto input = [](ggml_tensor * t) {
+        ggml_set_input(t);
+        return t;
+    };
+    g.tokens = input(ggml_new_tensor_1d(ctx_, GGML_TYPE_I32, n_tokens));
+    g.positions = input(ggml_new_tensor_1d(ctx_, GGML_TYPE_I32, n_tokens));
+    if (n_tokens > 1) {
+        g.mask = input(ggml_new_tensor_2d(ctx_, GGML_TYPE_F32, n_past + n_tokens, n_tokens));
+    }
+    ggml_tensor * x = ggml_get_rows(ctx_, weights_.token_embd, g.tokens);
+    for (int64_t i = 0; i < params_.n_layer; i++) {
+        const LayerWeights & w = weights_.layers[static_cast<size_t>(i)];
+        x = ggml_add(ctx_, x, attention(ctx_, g, i, norm(ctx_, x, w.attn_norm), n_past));
+        x = ggml_add(ctx_, x, feed_forward(ctx_, i, norm(ctx_, x, w.ffn_norm)));
+    }
+    x = ggml_view_2d(ctx_, x, x->ne[0], 1, x->nb[1], static_cast<size_t>(n_tokens - 1) * x->nb[1]);
+    g.logits = ggml_mul_mat(ctx_, weights_.output, norm(ctx_, x, weights_.output_norm));
+    ggml_set_output(g.logits);
+    ggml_build_forward_expand(g.graph, g.logits);
+    return g;
+}
+
+}  // namespace farm
