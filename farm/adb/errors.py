@@ -92,7 +92,10 @@ _WORDINGS: tuple[tuple[re.Pattern[str], type[AdbError]], ...] = (
     (re.compile(r"more than one device|more than one emulator", re.I), AmbiguousDevice),
     (re.compile(r"unauthorized|failed to authenticate|no permissions|insufficient permissions", re.I), Unauthorized),
     (re.compile(r"\b(device )?(still )?(offline|connecting|authorizing)\b", re.I), DeviceOffline),
-    (re.compile(r"device .*not found|no devices?(/emulators)? found|unknown host service.*transport", re.I), DeviceGone),
+    (
+        re.compile(r"device .*not found|no devices?(/emulators)? found|unknown host service.*transport", re.I),
+        DeviceGone,
+    ),
     (re.compile(r"no such device|transport.*(closed|not found)|device disconnected|^closed$", re.I), DeviceGone),
 )
 

@@ -76,7 +76,7 @@ def deploy(
     progress: Callable[[int, int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> DeployReport:
-    """Make `target_dir` hold exactly `files`. `stamps`: this device's stamp file on the host; without one all is hashed.
+    """Make `target_dir` hold `files`. `stamps`: this device's stamp file on the host; without one all is hashed.
 
     `progress(bytes_done, bytes_total)`. Raises NoSpace, Cancelled, DeviceUnavailable, AdbServerGone, RemoteError.
     """
