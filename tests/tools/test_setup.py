@@ -105,6 +105,15 @@ def test_a_machine_with_its_own_tools_gets_no_wheels(
     assert bare_machine == []
 
 
+def test_half_a_compiler_is_none(
+    bare_machine: list[tuple[str, tuple[str, ...]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name, **_: None if name in ("c++", "g++", "clang++") else name)
+    setup.build(setup.Stamps(tmp_path / "stamps.json"))
+    [(_, arguments)] = bare_machine
+    assert "ziglang==" in Path(arguments[-1]).read_text()
+
+
 def test_without_root_missing_system_packages_are_named_in_one_line_with_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
