@@ -1,0 +1,114 @@
+"""What a bundle is: an engine build with models, declared by `bundle.yaml`, addressed by hash.
+
+format: 1
+name: reference
+version: 0.1.0
+git_sha: null
+adapter: events                     # events, llama-bench, generic
+entry: farm-engine                  # a name in files
+files: {x86_64: {farm-engine: bin/x86_64/farm-engine}}
+models: {tiny: models/tiny.gguf}
+default_model: tiny
+parameters: {threads: 1}
+budgets: {}
+generic: null                       # for the adapter generic: how to start it and what to read
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from farm.domain.manifests import FORMAT, is_safe_path, read, read_head, verify
+from farm.domain.names import did_you_mean
+from farm.domain.yaml_lines import Checker, kind
+
+ADAPTERS = ("events", "llama-bench", "generic")
+_BUNDLE_KEYS = (
+    "format", "name", "version", "git_sha", "adapter", "entry", "files", "models", "default_model", "parameters",
+    "budgets", "generic",
+)  # fmt: skip
+
+
+def read_bundle(text: str) -> dict[str, Any]:
+    """`bundle.yaml` checked and with defaults filled in, still without content. Raises ManifestError."""
+    return read("bundle.yaml", text, _bundle)
+
+
+def check_bundle(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole manifest with content, from outside: normalised, or ManifestError."""
+    return verify("bundle manifest", manifest, _bundle, bundle_paths)
+
+
+def bundle_paths(manifest: Mapping[str, Any]) -> set[str]:
+    """Every file that the declaration names."""
+    named = {path for files in manifest["files"].values() for path in files.values()}
+    return named | set(manifest["models"].values())
+
+
+def device_paths(manifest: Mapping[str, Any], abi: str) -> list[str]:
+    """The files that a device of this ABI gets: its executables, then the models."""
+    return sorted(set(manifest["files"][abi].values()) | set(manifest["models"].values()))
+
+
+def _bundle(check: Checker, body: Mapping[str, Any]) -> dict[str, Any]:
+    check.keys(body, (), _BUNDLE_KEYS, "a bundle")
+    name = read_head(check, body)
+    adapter = check.text(body.get("adapter"), ("adapter",), "adapter", needed=True) or ""
+    if adapter and adapter not in ADAPTERS:
+        check.wrong(("adapter",), f"unknown adapter {adapter!r}", did_you_mean(adapter, ADAPTERS) or f"{ADAPTERS}")
+    files = {
+        abi: _paths(check, names, ("files", abi))
+        for abi, names in check.mapping(body.get("files"), ("files",), "files").items()
+    }
+    if not files:
+        check.wrong(("files",), "files names no ABI", "for example files: {x86_64: {engine: bin/x86_64/engine}}")
+    entry = check.text(body.get("entry"), ("entry",), "entry", needed=True)
+    for abi, names in files.items():
+        if entry is not None and entry not in names:
+            check.wrong(("files", abi), f"entry {entry!r} is missing for {abi}", did_you_mean(entry, names))
+    models = _paths(check, body.get("models"), ("models",))
+    default = check.text(body.get("default_model"), ("default_model",), "default_model")
+    if default is not None and default not in models:
+        check.wrong(("default_model",), f"default_model {default!r} is no model", did_you_mean(default, models))
+    generic = body.get("generic")
+    if (adapter == "generic") != isinstance(generic, dict):
+        check.wrong(("generic",), "generic must be a mapping for the adapter generic and null for the others")
+    return {
+        "format": FORMAT,
+        "name": name,
+        "version": check.text(body.get("version"), ("version",), "version", needed=True, limit=100),
+        "git_sha": check.text(body.get("git_sha"), ("git_sha",), "git_sha", limit=64),
+        "adapter": adapter,
+        "entry": entry,
+        "files": files,
+        "models": models,
+        "default_model": default or next(iter(models), None),
+        "parameters": _plain(check, body.get("parameters"), ("parameters",)),
+        "budgets": _plain(check, body.get("budgets"), ("budgets",)),
+        "generic": _plain(check, generic, ("generic",)) if isinstance(generic, dict) else None,
+    }
+
+
+def _paths(check: Checker, value: Any, path: tuple[Any, ...]) -> dict[str, str]:
+    made: dict[str, str] = {}
+    for name, item in check.mapping(value, path, str(path[0])).items():
+        if isinstance(item, str) and is_safe_path(item):
+            made[name] = item
+        else:
+            check.wrong((*path, name), f"{item!r} is no relative path below the folder")
+    return made
+
+
+def _plain(check: Checker, value: Any, path: tuple[Any, ...]) -> dict[str, Any]:
+    """A small tree of plain JSON values, as the adapter will read it."""
+    body = check.mapping(value, path, str(path[0]))
+    try:
+        text = json.dumps(body, allow_nan=False)
+    except (TypeError, ValueError):
+        check.wrong(path, f"{path[0]} holds {kind(body)} that JSON cannot carry")
+        return {}
+    if len(text) > 100_000:
+        check.wrong(path, f"{path[0]} is longer than 100000 characters")
+    return body
