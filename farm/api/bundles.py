@@ -18,7 +18,7 @@ from farm.api.context import Context, Farm, Who
 from farm.api.errors import ApiError, not_found
 from farm.api.json import encode
 from farm.api.limits import limit_of
-from farm.domain.bundles import ManifestError
+from farm.domain.manifests import ManifestError
 from farm.store import bundles as store
 from farm.store.bundles import Imported, MissingBlobs
 from farm.store.reads import bundles as reads

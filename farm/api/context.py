@@ -14,7 +14,6 @@ from farm.store.people import Principal
 
 if TYPE_CHECKING:
     from farm.store.artifacts import ArtifactStore
-    from farm.store.bus import Bus
     from farm.store.db import Database
 
 
@@ -26,8 +25,7 @@ def utc_now() -> datetime:
 class Context:
     """The farm behind the routes; pages get the same one."""
 
-    db: Database
-    bus: Bus
+    db: Database  # db.bus tells what changes
     artifacts: ArtifactStore
     state: Path  # the state folder: live logs are read from `attempts/<id>/`
     now: Callable[[], datetime] = utc_now

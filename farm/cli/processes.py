@@ -40,7 +40,7 @@ def running_server(settings: Settings) -> dict[str, object] | None:
 
 def server_command(settings: Settings) -> list[str]:
     return [
-        *(sys.executable, "-m", "farm.app"),
+        *(sys.executable, "-m", "farm.server"),
         *("--state", str(settings.state)),
         *("--host", settings.host),
         *("--port", str(settings.port)),

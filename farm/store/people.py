@@ -95,6 +95,12 @@ def ensure_user(session: Session, name: str, now: datetime, *, role: str = "memb
     return user
 
 
+def has_tokens(session: Session, user_id: int) -> bool:
+    """Whether a token was ever made for the user; a revoked one counts: only the first start makes the admin's."""
+    made = select(Token.id).where(Token.user_id == user_id, Token.kind == TokenKind.TOKEN.value)
+    return session.scalar(made.limit(1)) is not None
+
+
 def add_token(
     session: Session,
     user_id: int,

@@ -1,0 +1,157 @@
+"""The farm put together: database, work, API and pages in one application. The only place that knows all rooms.
+
+`build` makes the application; its lifespan starts the work (agent, planner, workflows) and stops it. The process that
+serves it (what `farm up` starts) is `farm.server`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+
+import dashboard.context
+import dashboard.pages
+from farm.api import attempts, bundles, devices, errors, events, health, people, runs, sessions
+from farm.api.auth import Auth
+from farm.api.context import Context
+from farm.api.headers import SafeHeaders
+from farm.api.limits import BodyLimit
+from farm.api.throttle import Throttle
+from farm.settings import Settings
+from farm.store import people as store
+from farm.store.artifacts import ArtifactStore
+from farm.store.bundles import import_pack
+from farm.store.db import Database
+from farm.store.logs import read_log
+from farm.store.people import Principal, Scope, TokenKind
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILTIN_SUITES = ROOT / "suites"
+ADMIN = "admin"
+
+
+@dataclass(slots=True)
+class FirstStart:
+    """What the first start made and must say once."""
+
+    admin_token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Farm:
+    """The application and the parts that its process looks after."""
+
+    app: FastAPI
+    db: Database
+    first: FirstStart = field(default_factory=FirstStart)
+
+
+def build(settings: Settings, *, work: bool = True) -> Farm:
+    """Put the farm of `settings.state` together. `work` False: API and pages alone, nothing touches a device."""
+    settings.state.mkdir(parents=True, exist_ok=True)
+    settings.state.chmod(0o700)
+    db = Database(settings.database)
+    context = Context(db, ArtifactStore(settings.artifacts), settings.state)
+    first = FirstStart()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.stopping = asyncio.Event()
+        await asyncio.to_thread(_prepare, settings, context, first)
+        worker = _work(settings, db) if work else None
+        if worker is not None:
+            await asyncio.to_thread(worker.start)
+        try:
+            yield
+        finally:
+            app.state.stopping.set()
+            if worker is not None:
+                await asyncio.to_thread(worker.stop)
+            await asyncio.to_thread(db.close)
+
+    app = FastAPI(
+        title="Device farm",
+        version=version("device-farm"),
+        description="Queue runs of on-device AI engines on real devices, watch them, read their results. Every route "
+        "needs a bearer token (`Authorization: Bearer …`) or a browser's session.",
+        docs_url=None,  # its page comes from a foreign host; the schema is at /openapi.json
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.farm = context
+    app.state.streams = set()
+    _add_routes(app, context)
+    _guard(app, context)
+    return Farm(app, db, first)
+
+
+def _add_routes(app: FastAPI, context: Context) -> None:
+    for module in (devices, runs, attempts, bundles, events, people, health):
+        app.include_router(module.router)
+    app.include_router(sessions.router(Throttle()))
+    app.include_router(dashboard.pages.router(_page_context(app, context)), include_in_schema=False)
+    errors.install(app)
+
+
+def _guard(app: FastAPI, context: Context) -> None:
+    """What every request passes, outermost last."""
+    app.add_middleware(BodyLimit)
+    app.add_middleware(Auth, context=lambda: context)
+    app.add_middleware(SafeHeaders)
+
+
+def _page_context(app: FastAPI, context: Context) -> dashboard.context.Context:
+    def viewer(request: Request) -> dashboard.context.Viewer | None:
+        who: Principal | None = getattr(request.state, "principal", None)
+        if who is None:
+            return None
+        scopes = frozenset(scope.value for scope in Scope if who.may(scope))
+        return dashboard.context.Viewer(who.name, who.team, scopes)
+
+    def log(attempt_id: int, which: str, offset: int, limit: int) -> dashboard.context.LogChunk | None:
+        with context.db.read() as session:
+            piece = read_log(session, context.artifacts, context.state, attempt_id, which, offset, limit)
+        if piece is None:
+            return None
+        return dashboard.context.LogChunk(piece.text, piece.offset, piece.next_offset, piece.live)
+
+    return dashboard.context.Context(context.db, viewer, log, context.now, app.version)
+
+
+def _prepare(settings: Settings, context: Context, first: FirstStart) -> None:
+    """Schema, people, the local token, the built-in suites: all of it safe to repeat."""
+    context.db.migrate()
+    now = context.now()
+    with context.db.session() as session:
+        admin = store.ensure_user(session, ADMIN, now, role="admin")
+        if not store.has_tokens(session, admin.id):
+            first.admin_token, _ = store.add_token(session, admin.id, "first start", [Scope.ADMIN], now)
+        local = _read_token(settings.token_file)
+        if local is None or store.identify(session, local, now, kinds=(TokenKind.LOCAL,)) is None:
+            secret, _ = store.add_token(
+                session, admin.id, "command line of this machine", list(Scope), now, kind=TokenKind.LOCAL
+            )
+            _write_token(settings.token_file, secret)
+        store.prune(session, now)
+        if BUILTIN_SUITES.is_dir():
+            import_pack(session, context.artifacts, BUILTIN_SUITES, now, None)
+
+
+def _read_token(path: Path) -> str | None:
+    try:
+        return path.read_text().strip() or None
+    except OSError:
+        return None
+
+
+def _write_token(path: Path, secret: str) -> None:
+    """Readable by its owner alone, from the first moment on."""
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_text(secret + "\n")
