@@ -1,0 +1,202 @@
+"""llama.cpp's `llama-bench`: JSON lines (`-o jsonl`), one JSON array (`-o json`) or the Markdown table.
+
+Source of the format: llama.cpp, tools/llama-bench (its README and printer classes). The JSON forms carry every sample
+(`samples_ts`, tokens per second); the table has mean and deviation only, over an unknown number of repetitions, so its
+figure is one value. A row that is cut off is no row. The names are those that llama-bench uses: `pp512` (prompt),
+`tg128` (generation), `pp512+tg128`, with `@ d512` for a depth. Figures are named prefill_rate, decode_rate or rate, with
+the test in the labels.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from farm.evidence.engines.report import (
+    MAX_LINE,
+    MAX_NOTES,
+    MAX_READINGS,
+    MAX_VALUES,
+    Reading,
+    Report,
+    Status,
+    json_object,
+    measured,
+)
+
+MAX_ARRAY = 8 << 20
+_TEST = re.compile(r"^(pp|tg) ?(\d+)(?:\+tg ?(\d+))?(?: @ d(\d+))?$")
+_FIGURE = re.compile(r"^([0-9][0-9.]*)(?: ± ([0-9.]+|nan|-nan|inf))?$")
+_BUILD = re.compile(r"^build: ([0-9a-f]{5,40}) \((\d+)\)")
+_FAILURES = re.compile(
+    r"\b(error:|fatal:|failed to |GGML_ASSERT|ggml_abort|Aborted|terminate called|cannot open|unsupported)", re.I
+)
+_PROGRESS = re.compile(r"^llama-bench: benchmark (\d+)/(\d+): (.+)$")
+_LABEL_KEYS = ("model_type", "backends", "n_threads", "n_gpu_layers", "n_batch", "flash_attn", "type_k", "type_v")
+_NAMES = {"pp": "prefill_rate", "tg": "decode_rate"}
+
+
+@dataclass(slots=True)
+class LlamaBench:
+    """What a llama-bench has printed so far. Feed it line by line (stdout and stderr alike); it never raises."""
+
+    readings: list[Reading] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    rows: int = 0
+    torn: int = 0
+    failure: str | None = None
+    build: str | None = None
+    progress: str | None = None
+    _columns: list[str] | None = None
+    _array: list[str] | None = None
+    _array_size: int = 0
+    _seen: bool = False
+
+    def feed(self, line: str) -> bool:
+        """Take one line; True when it completed a row."""
+        line = line[:MAX_LINE].rstrip("\r\n")
+        before = self.rows
+        if self._array is not None or line.strip() == "[":
+            self._json_array(line)
+        elif line.lstrip().startswith("{"):
+            self._json_line(line)
+        elif line.startswith("|"):
+            self._table_row(line)
+        else:
+            self._other(line)
+        return self.rows > before
+
+    def report(self) -> Report:
+        notes = list(self.notes)
+        if self._array is not None:
+            self.torn += 1
+        if self.failure:
+            notes.append(self.failure)
+        if self.torn:
+            notes.append(f"{self.torn} rows are cut off and left out")
+        if self.progress and not self.rows:
+            notes.append(f"last phase: {self.progress}")
+        return Report(self._status(), tuple(self.readings), tuple(notes[:MAX_NOTES]))
+
+    def _status(self) -> Status:
+        if self.failure:
+            return Status.FAILED
+        if self.torn:
+            return Status.INCOMPLETE
+        if self.readings:
+            return Status.OK
+        if self.progress:
+            return Status.TIMEOUT
+        return Status.NO_METRICS if self._seen else Status.INVALID
+
+    def _json_line(self, line: str) -> None:
+        self._seen = True
+        row = json_object(line)
+        if row is None:
+            self.torn += 1
+        else:
+            self._row(row)
+
+    def _json_array(self, line: str) -> None:
+        self._seen = True
+        self._array = self._array if self._array is not None else []
+        self._array.append(line)
+        self._array_size += len(line)
+        if line.strip() != "]" and self._array_size < MAX_ARRAY:
+            return
+        try:
+            rows = json.loads("\n".join(self._array))
+        except (ValueError, RecursionError):
+            self.torn += 1
+            rows = []
+        self._array, self._array_size = None, 0
+        for row in rows if isinstance(rows, list) else []:
+            if isinstance(row, dict):
+                self._row(row)
+
+    def _row(self, row: dict[str, Any]) -> None:
+        prompt, generated, depth = (_count(row.get(key)) for key in ("n_prompt", "n_gen", "n_depth"))
+        if prompt is None or generated is None or not (prompt or generated):
+            self.torn += 1
+            return
+        test = "+".join([*([f"pp{prompt}"] if prompt else []), *([f"tg{generated}"] if generated else [])])
+        samples = row.get("samples_ts")
+        values = [measured(value) for value in samples] if isinstance(samples, list) else []
+        kept = [value for value in values if value is not None][:MAX_VALUES]
+        if len(kept) < len(values):
+            self._note(f"{test}: {len(values) - len(kept)} samples were not measured")
+        if not kept and (mean := measured(row.get("avg_ts"))) is not None:
+            kept = [mean]
+        labels = {key: str(row[key])[:200] for key in _LABEL_KEYS if row.get(key) is not None}
+        self._add(test + (f" @ d{depth}" if depth else ""), tuple(kept), labels)
+        for key in ("build_commit", "build_number", "cpu_info", "gpu_info", "backends", "model_type", "model_size"):
+            if row.get(key) not in (None, ""):
+                self.facts[key] = row[key] if isinstance(row[key], int) else str(row[key])[:300]
+
+    def _table_row(self, line: str) -> None:
+        self._seen = True
+        whole = line.rstrip().endswith("|")
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if "t/s" in cells and "test" in cells:
+            self._columns = cells
+            return
+        if self._columns is None or all(set(cell) <= set("-: ") for cell in cells):
+            return
+        if not whole or len(cells) != len(self._columns):
+            self.torn += 1
+            return
+        row = dict(zip(self._columns, cells, strict=True))
+        match = _FIGURE.match(row["t/s"])
+        value = measured(float(match.group(1))) if match and match.group(1).count(".") <= 1 else None
+        if value is None:
+            self._note(f"{row['test'][:60]}: {row['t/s'][:60]!r} is no figure")
+            return
+        labels = {key: cell[:200] for key, cell in row.items() if key not in ("t/s", "test") and cell}
+        if match and match.group(2):
+            labels["stddev"] = match.group(2)
+        self._add(row["test"], (value,), labels)
+
+    def _other(self, line: str) -> None:
+        if match := _BUILD.match(line):
+            self.facts.update(build_commit=match.group(1), build_number=int(match.group(2)[:12]))
+        elif match := _PROGRESS.match(line):
+            self.progress = match.group(3)[:200]
+            self._seen = True
+        elif "performance may be affected" in line:
+            self._seen = True
+            self._note(f"not comparable with a release build: {line.strip()}")
+        elif self.failure is None and _FAILURES.search(line):
+            self.failure = line.strip()[:500]
+
+    def _add(self, test: str, values: tuple[float, ...], labels: dict[str, str]) -> None:
+        self.rows += 1
+        if not values or len(self.readings) >= MAX_READINGS:
+            return
+        match = _TEST.match(test)
+        name = "rate"
+        if match:
+            kind, count, generated, depth = match.groups()
+            name = "rate" if generated else _NAMES[kind]
+            test = f"{kind}{count}" + (f"+tg{generated}" if generated else "") + (f" @ d{depth}" if depth else "")
+        self.readings.append(Reading(name, "tok/s", "higher", values, {**labels, "test": test[:60]}))
+
+    def _note(self, text: str) -> None:
+        if len(self.notes) < MAX_NOTES:
+            self.notes.append(text[:500])
+
+
+def parse(text: str) -> Report:
+    """The report of a whole output."""
+    bench = LlamaBench()
+    for line in text.splitlines():
+        bench.feed(line)
+    return bench.report()
+
+
+def _count(value: object) -> int | None:
+    if value is None:
+        return 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31 else None
