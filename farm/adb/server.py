@@ -1,39 +1,179 @@
-"""The agent's own adb server: own port, own key, one pinned adb, never the desk's."""
+"""The agent's own adb server: own port, own key, one pinned adb, never the desk's.
+
+It is a process of its own session and outlives the farm, since live runners hold connections through it. Kill requests
+of other clients are refused (an adb of another version would send one by itself), mDNS and the search for emulators are
+off, so that it lists nothing that nobody asked for.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
 from pathlib import Path
 
-from adbutils import AdbClient
+import adbutils
+
+from farm.adb.connection import Client, query
+from farm.adb.deadline import Deadline
+from farm.adb.errors import AdbError, AdbServerGone, DeviceGone, DeviceOffline, RemoteError, Unauthorized
+
+#: The adb that is used: the one that adbutils brings.
+ADB = Path(adbutils.__file__).parent / "binaries" / "adb"
+_HOST = "127.0.0.1"
 
 
 class AdbServer:
-    """An adb server on 127.0.0.1:`port` whose key and log are in `key_dir`. It outlives the process that started it."""
+    """An adb server on 127.0.0.1:`port` whose key, log and pid are in `key_dir`.
 
-    def __init__(self, port: int, key_dir: Path) -> None:
-        raise NotImplementedError
+    `usb` False leaves USB devices alone; None: used where this machine has a USB bus.
+    """
+
+    def __init__(self, port: int, key_dir: Path, *, usb: bool | None = None) -> None:
+        self.host, self.port, self.key_dir = _HOST, port, key_dir
+        self._usb = Path("/dev/bus/usb").is_dir() if usb is None else usb
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __repr__(self) -> str:
+        return f"AdbServer({self.host}:{self.port})"
 
     @property
-    def client(self) -> AdbClient:
+    def client(self) -> Client:
         """adbutils' client of this server; it never starts a server by itself."""
-        raise NotImplementedError
+        return Client(self.host, self.port)
 
     def start(self, timeout_s: float = 30.0) -> bool:
-        """Make sure that a server of the pinned version answers; True if this call started it."""
-        raise NotImplementedError
+        """Make sure that a server of the pinned version answers; True if this call started it.
+
+        RemoteError when something else has the port, or a server of another version.
+        """
+        if self.alive():
+            self._check_version()
+            return False
+        self.key_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self.key_dir / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [ADB, "-P", str(self.port), "server", "nodaemon"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment(),
+                cwd="/",
+                start_new_session=True,
+            )
+        limit = Deadline(timeout_s)
+        while not self.alive():
+            if (code := self._process.poll()) is not None:
+                if self._wait_alive(Deadline(2)):
+                    return False  # another process of ours was faster
+                raise AdbServerGone(
+                    f"the adb server on port {self.port} ended at once ({code}): {self._last_words()}",
+                    remedy=f"see {self.key_dir / 'server.log'}; is the port free?",
+                )
+            if limit.expired:
+                raise AdbServerGone(f"the adb server on port {self.port} does not answer after {timeout_s:g} s")
+            time.sleep(0.02)
+        (self.key_dir / "server.json").write_text(json.dumps({"pid": self._process.pid, "port": self.port}))
+        self._check_version()
+        return True
 
     def alive(self) -> bool:
-        """Whether an adb server answers `host:version`."""
-        raise NotImplementedError
+        """Whether an adb server answers `host:version`; RemoteError when something else answers."""
+        try:
+            query(self.host, self.port, "host:version", timeout_s=5)
+        except AdbServerGone:
+            return False
+        return True
 
-    def stop(self) -> None:
-        """Ask the server to end and wait until it no longer answers."""
-        raise NotImplementedError
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """End the server, if it is the one of this `key_dir`, and wait until it no longer answers."""
+        pid = self.pid()
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        limit = Deadline(timeout_s)
+        while pid is not None and not limit.expired and self.pid() is not None:
+            time.sleep(0.02)
+        if self._process is not None and self._process.poll() is not None:
+            self._process = None
+
+    def pid(self) -> int | None:
+        """The process of the server that this `key_dir` started last; None when it has ended."""
+        if self._process is not None and self._process.poll() is not None:
+            self._process = None  # our child: take its exit status, a zombie looks alive
+        try:
+            pid = int(json.loads((self.key_dir / "server.json").read_text())["pid"])
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except (OSError, ValueError, KeyError):
+            return None
+        return pid if command[1:3] == [b"-P", str(self.port).encode()] else None
 
     def connect(self, address: str, timeout_s: float = 15.0) -> None:
         """`adb connect host:port`; raises DeviceGone, DeviceOffline, Unauthorized, AdbServerGone."""
-        raise NotImplementedError
+        answer = query(self.host, self.port, f"host:connect:{address}", address, timeout_s)
+        if answer.startswith(("connected to", "already connected to")):
+            return
+        if "authenticate" in answer or "unauthorized" in answer:
+            raise Unauthorized(f"{address}: {answer}")
+        raise DeviceGone(f"{address}: {answer}", remedy="is the device up, and does it listen on that port?")
 
     def disconnect(self, address: str) -> None:
         """`adb disconnect host:port`; not connected is fine."""
-        raise NotImplementedError
+        with contextlib.suppress(RemoteError, DeviceGone, DeviceOffline):
+            query(self.host, self.port, f"host:disconnect:{address}", address)
+
+    def _wait_alive(self, limit: Deadline) -> bool:
+        while not self.alive():
+            if limit.expired:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _check_version(self) -> None:
+        found = int(query(self.host, self.port, "host:version"), 16)
+        wanted = _pinned_version()
+        if wanted is not None and found != wanted:
+            raise RemoteError(
+                f"the adb server on port {self.port} speaks version {found}, the pinned adb {wanted}",
+                remedy="end that server, or choose another port for the farm's",
+            )
+
+    def _environment(self) -> dict[str, str]:
+        kept = {key: os.environ[key] for key in ("PATH", "LANG", "LC_ALL") if key in os.environ}
+        return kept | {
+            "HOME": str(self.key_dir),
+            "TMPDIR": str(self.key_dir),
+            "ANDROID_ADB_LOG_PATH": str(self.key_dir / "adb.log"),
+            "ADB_VENDOR_KEYS": str(self.key_dir),
+            "ADB_REJECT_KILL_SERVER": "1",
+            "ADB_MDNS": "0",
+            "ADB_MDNS_AUTO_CONNECT": "0",
+            "ADB_EMU": "0",
+            "ADB_USB": "1" if self._usb else "0",
+            "ADB_TCP_KEEPALIVE_INTERVAL": "5",
+        }
+
+    def _last_words(self) -> str:
+        try:
+            return (self.key_dir / "server.log").read_text(errors="replace")[-300:].strip()
+        except OSError as error:
+            return str(error)
+
+
+_version: list[int | None] = []
+
+
+def _pinned_version() -> int | None:
+    """The protocol version of the pinned adb (41: `Android Debug Bridge version 1.0.41`)."""
+    if not _version:
+        try:
+            text = subprocess.run([ADB, "version"], capture_output=True, text=True, timeout=20, check=True).stdout
+            _version.append(int(text.split("version 1.0.")[1].split()[0]))
+        except (OSError, subprocess.SubprocessError, IndexError, ValueError) as error:
+            raise AdbError(
+                f"{ADB} does not run: {error}", remedy="install adbutils' wheel for this platform"
+            ) from error
+    return _version[0]

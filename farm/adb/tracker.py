@@ -1,11 +1,30 @@
-"""Which devices adb lists, now and at every change."""
+"""Which devices adb lists, now and at every change.
+
+`adb devices -l` prints one line per transport. Serial numbers there are addresses (host:port for a network device), and
+on boards they are often the same for all: then the USB path, or the transport's number, tells them apart.
+"""
 
 from __future__ import annotations
 
+import logging
+import socket
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
+from farm.adb.connection import HostSocket
+from farm.adb.deadline import Deadline
+from farm.adb.errors import AdbError, AdbServerGone, DeviceGone
 from farm.adb.server import AdbServer
+from farm.evidence.adb_output import DeviceLine, parse_devices
+
+log = logging.getLogger(__name__)
+
+#: After an adb server died: first wait, and the longest.
+_BACKOFF_S = (0.1, 10.0)
+#: How often a kept address that is not listed is tried again.
+_KEEP_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +41,32 @@ class AdbEntry:
     transport_id: int | None = None
 
 
+def entries_of(text: str) -> list[AdbEntry]:
+    """What `host:devices-l` answered, each with an address of its own."""
+    lines = parse_devices(text)
+    serials = Counter(line.serial for line in lines)
+    paths = Counter(line.usb for line in lines if line.usb)
+    return [
+        AdbEntry(address=_address(line, serials, paths), **{f.name: getattr(line, f.name) for f in fields(line)})
+        for line in lines
+    ]
+
+
+def _address(line: DeviceLine, serials: Counter[str], paths: Counter[str]) -> str:
+    """The serial where it is enough, then the USB path, then the transport's number."""
+    if serials[line.serial] == 1:
+        return line.serial
+    if line.usb and paths[line.usb] == 1:
+        return f"usb:{line.usb}"
+    return f"transport:{line.transport_id}" if line.transport_id is not None else line.serial
+
+
 class Tracker:
-    """A thread that follows `host:track-devices-l`, restarts a dead adb server and keeps addresses connected."""
+    """A thread that follows `host:track-devices-l`, restarts a dead adb server and keeps addresses connected.
+
+    `on_change` gets every new list, `on_server` a sentence whenever the server died or came back; both are called from
+    the tracker's thread.
+    """
 
     def __init__(
         self,
@@ -31,22 +74,155 @@ class Tracker:
         on_change: Callable[[Sequence[AdbEntry]], None] | None = None,
         on_server: Callable[[str], None] | None = None,
     ) -> None:
-        raise NotImplementedError
+        self._server = server
+        self._on_change = on_change or (lambda entries: None)
+        self._on_server = on_server or (lambda text: None)
+        self._changed = threading.Condition()
+        self._entries: list[AdbEntry] = []
+        self._keep: frozenset[str] = frozenset()
+        self._stopping = threading.Event()
+        self._wake_keeper = threading.Event()
+        self._socket: HostSocket | None = None
+        self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        raise NotImplementedError
+        """Start the adb server if none answers, and follow it. Raises what `AdbServer.start` raises."""
+        self._server.start()
+        for target in (self._follow_for_ever, self._keep_connected):
+            thread = threading.Thread(target=target, name=f"adb-tracker-{self._server.port}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
 
     def stop(self) -> None:
-        raise NotImplementedError
+        """End the threads; the adb server goes on."""
+        self._stopping.set()
+        self._wake_keeper.set()
+        with self._changed:
+            if self._socket is not None:
+                _shut(self._socket.sock)
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(timeout=20)
+        self._threads.clear()
 
     def entries(self) -> list[AdbEntry]:
         """What adb listed last; empty while the adb server is away."""
-        raise NotImplementedError
+        with self._changed:
+            return list(self._entries)
 
     def keep(self, addresses: Iterable[str]) -> None:
         """The network addresses to keep connected from now on (replaces the earlier set)."""
-        raise NotImplementedError
+        with self._changed:
+            dropped, self._keep = self._keep - frozenset(addresses), frozenset(addresses)
+        for address in dropped:
+            try:
+                self._server.disconnect(address)
+            except AdbError as error:
+                log.warning("disconnecting %s: %s", address, error)
+        self._wake_keeper.set()
 
     def wait_for(self, address: str, state: str = "device", timeout_s: float = 30.0) -> AdbEntry:
         """The entry of `address` once it is in `state`; raises DeviceGone after `timeout_s`."""
-        raise NotImplementedError
+        limit = Deadline(timeout_s)
+        with self._changed:
+            while True:
+                found = next((entry for entry in self._entries if entry.address == address), None)
+                if found is not None and found.state == state:
+                    return found
+                if limit.expired or self._stopping.is_set():
+                    seen = f"it is {found.state}" if found else "adb does not list it"
+                    raise DeviceGone(f"{address} is not {state!r} after {timeout_s:g} s: {seen}")
+                self._changed.wait(limit.remaining(5.0))
+
+    # ---- the threads ----
+
+    def _follow_for_ever(self) -> None:
+        backoff = _BACKOFF_S[0]
+        while not self._stopping.is_set():
+            try:
+                self._server.start()
+                self._follow()
+            except AdbError as error:
+                self._publish([])
+                if self._stopping.is_set():
+                    return
+                self._say(f"the adb server on port {self._server.port} is away ({error}); restarting it")
+                self._stopping.wait(backoff)
+                backoff = min(backoff * 2, _BACKOFF_S[1])
+                backoff = _BACKOFF_S[0] if self._restart() else backoff
+
+    def _restart(self) -> bool:
+        try:
+            started = self._server.start()
+        except AdbError as error:
+            self._say(f"the adb server on port {self._server.port} does not start: {error}")
+            return False
+        self._say(f"the adb server on port {self._server.port} {'was started again' if started else 'answers again'}")
+        self._wake_keeper.set()
+        return True
+
+    def _follow(self) -> None:
+        """Publish every list until the server ends the connection (AdbServerGone)."""
+        with HostSocket(self._server.host, self._server.port) as connection:
+            connection.request("host:track-devices-l")
+            connection.sock.settimeout(None)
+            with self._changed:
+                self._socket = connection
+            try:
+                while not self._stopping.is_set():
+                    self._publish(entries_of(connection.block()))
+            finally:
+                with self._changed:
+                    self._socket = None
+
+    def _publish(self, entries: list[AdbEntry]) -> None:
+        with self._changed:
+            if entries == self._entries:
+                return
+            self._entries = entries
+            self._changed.notify_all()
+        self._wake_keeper.set()
+        _guarded(self._on_change, list(entries))
+
+    def _say(self, text: str) -> None:
+        log.warning("%s", text)
+        _guarded(self._on_server, text)
+
+    def _keep_connected(self) -> None:
+        while not self._stopping.is_set():
+            self._wake_keeper.clear()
+            with self._changed:
+                listed = {entry.serial for entry in self._entries}
+                missing = [address for address in self._keep if address not in listed]
+            for address in missing:
+                if self._stopping.is_set():
+                    return
+                self._try_connect(address)
+            self._wake_keeper.wait(_KEEP_S if missing else None)
+            if missing:
+                self._stopping.wait(0.1)  # a list that flaps must not become a busy loop
+
+    def _try_connect(self, address: str) -> None:
+        """A connect that nothing answers takes adb ten seconds: knock first."""
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()
+            self._server.connect(address)
+        except (OSError, ValueError, AdbServerGone):
+            return
+        except AdbError as error:
+            log.info("%s", error)
+
+
+def _guarded(callback: Callable[..., None], argument: object) -> None:
+    try:
+        callback(argument)
+    except Exception:
+        log.exception("a callback of the tracker failed")
+
+
+def _shut(sock: socket.socket) -> None:
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass

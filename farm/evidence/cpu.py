@@ -8,20 +8,11 @@ could name it does not.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 _INFO = re.compile(r"^([A-Za-z][\w ()\-]*?)\s*:\s*(.*?)\s*$")
 _SYSFS = re.compile(r"^(?:/sys/devices/system/cpu/)([\w/]+):\s*(.*?)\s*$")
 _LIST = re.compile(r"^\d+(-\d+)?(,\d+(-\d+)?)*$")
-
-#: Feature → how 64-bit Arm, and x86, call it.
-_FEATURES = {
-    "dotprod": ("asimddp",),
-    "i8mm": ("i8mm",),
-    "sve2": ("sve2",),
-    "bf16": ("bf16", "svebf16"),
-    "fp16": ("asimdhp",),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +84,12 @@ def _from_sysfs(files: dict[str, str]) -> Cpu:
 
 def _from_lscpu(info: dict[str, str]) -> Cpu:
     online = info.get("On-line CPU(s) list")
-    features = tuple(info.get("Flags", "").split())
-    return Cpu(
+    cpu = Cpu(
         online=online,
         offline=info.get("Off-line CPU(s) list"),
         online_count=count(online) if online else None,
-        features=features,
-        **_known_features(features),
     )
+    return _with_features(cpu, tuple(info.get("Flags", "").split()))
 
 
 def _from_cpuinfo(info: list[tuple[str, str]]) -> Cpu:
@@ -116,21 +105,28 @@ def _from_cpuinfo(info: list[tuple[str, str]]) -> Cpu:
             features = tuple(value.split())
         elif cores:
             cores[-1].setdefault(key, value)
-    return Cpu(
+    cpu = Cpu(
         processors=len(cores) or None,
         hardware=hardware,
         cores=tuple(
             Core(int(c["number"]), c.get("CPU implementer"), c.get("CPU part"), c.get("model name")) for c in cores
         ),
-        features=features,
-        **_known_features(features),
     )
+    return _with_features(cpu, features)
 
 
-def _known_features(features: tuple[str, ...]) -> dict[str, bool | None]:
+def _with_features(cpu: Cpu, features: tuple[str, ...]) -> Cpu:
     if "asimd" not in features:  # a 32-bit view, or no Arm: such a list does not name them
-        return dict.fromkeys(_FEATURES)
-    return {name: any(word in features for word in words) for name, words in _FEATURES.items()}
+        return replace(cpu, features=features)
+    return replace(
+        cpu,
+        features=features,
+        dotprod="asimddp" in features,
+        i8mm="i8mm" in features,
+        sve2="sve2" in features,
+        bf16="bf16" in features or "svebf16" in features,
+        fp16="asimdhp" in features,
+    )
 
 
 def core(text: str) -> dict[str, object]:

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farm.evidence import battery, cpu, memory, props, thermal
+from farm.evidence import adb_output, battery, cpu, memory, props, thermal
 
 SAMPLES = Path(__file__).parent.parent / "data" / "device"
 KINDS: dict[str, Callable[[str], dict[str, object]]] = {
+    "adb_devices": adb_output.devices_core,
     "getprop": props.core,
     "dumpsys_battery": battery.core,
     "sysfs_thermal": thermal.core,
@@ -33,6 +34,8 @@ def _contains(found: object, wanted: object, where: str = "") -> list[str]:
         if not isinstance(found, dict):
             return [f"{where}: {found!r} is no object"]
         return [line for key, value in wanted.items() for line in _contains(found.get(key), value, f"{where}.{key}")]
+    if isinstance(wanted, list) and isinstance(found, list) and len(found) == len(wanted):
+        return [line for i, value in enumerate(wanted) for line in _contains(found[i], value, f"{where}[{i}]")]
     if isinstance(wanted, float):
         same = isinstance(found, int | float) and found == pytest.approx(wanted)
     else:
