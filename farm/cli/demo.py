@@ -1,0 +1,235 @@
+"""`farm demo`: the whole farm at work, on three virtual devices, with nothing to install and no phone.
+
+It builds the reference engine (once), starts the devices and a server of its own, queues the suites on all three, shows
+them running and prints what came out. Everything lives in one state folder and is stopped at the end, however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from farm.cli import processes
+from farm.cli.client import Client, connect
+from farm.cli.demo_parts import DEVICES, ROOT, Parts
+from farm.cli.errors import CliError
+from farm.cli.output import note, print_json
+from farm.cli.run import follow, submit
+from farm.cli.summary import exit_code, summary
+from farm.settings import DEFAULT_PORT, Settings, load, port_is_free
+
+T = TypeVar("T")
+SUITES = ("smoke", "fingerprint", "latency")
+READY_S = 120.0
+RUN_S = 1800.0
+#: The measurement whose median the summary names: tokens per second while decoding.
+DECODE_RATE = "decode_rate"
+FAULT_VARIABLE = "FARM_ENGINE_FAULT"
+
+
+@click.command("demo")
+@click.option("--once", is_flag=True, help="Run once, then stop everything and end.")
+@click.option("--json", "as_json", is_flag=True, help="The result as JSON on standard output, and nothing else there.")
+@click.option("--fault", "faults", multiple=True, metavar="SPEC", help="Engine fault, e.g. slow-stage=decode:2.0.")
+@click.option("--fault-device", metavar="NAME", help="Device that gets the fault.  [default: the first]")
+@click.option("--keep", is_flag=True, help="With --once: leave server and devices running.")
+def command(once: bool, as_json: bool, faults: tuple[str, ...], fault_device: str | None, keep: bool) -> int:
+    """Three virtual devices, an engine, suites and a dashboard.
+
+    Stays up until Ctrl-C. Exit codes: 0 passed, 1 failed, 2 the farm's own trouble.
+    """
+    settings = _settings()
+    _check_tools()
+    demo = Demo(settings, Parts(settings))
+    with _stopped_by_signals(), contextlib.ExitStack() as stack:
+        if not (once and keep):
+            stack.callback(demo.stop)
+        client, bundle = demo.start()
+        detail = demo.run(client, bundle, faults, fault_device)
+        shown = result(client, demo, detail)
+        if as_json:
+            print_json(shown)
+        else:
+            from farm.cli.show import print_run
+
+            print_run(detail)
+        if not once:
+            _stay(client)
+        elif keep:
+            note(f"Left running: {client.url}. End it: FARM_STATE={settings.state} farm down")
+    return exit_code(shown["run"]["outcome"])
+
+
+@dataclass(slots=True)
+class Demo:
+    """One demo on one state folder. `seconds`: how long each part took."""
+
+    settings: Settings
+    parts: Parts
+    seconds: dict[str, float] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+
+    def start(self) -> tuple[Client, str]:
+        """Engine, devices and server, side by side; returns the client and the bundle's hash."""
+        processes.stop_server(self.settings)  # one that an earlier demo left
+        self.settings.state.mkdir(parents=True, exist_ok=True)
+        note("Starting three virtual devices and the farm; building the engine (the first time takes minutes) …")
+        pool = ThreadPoolExecutor(max_workers=5)
+        try:
+            built = pool.submit(self._timed, "build", self.parts.build_bundle)
+            served = pool.submit(self._timed, "setup", lambda: processes.start_server(self.settings))
+            started = [pool.submit(self.parts.start_device, device) for device in DEVICES]
+            for future in started:
+                future.result()
+            served.result()
+            client = connect(self.settings)
+            self._timed("devices", lambda: self._wait_for_devices(client))
+            folder = built.result()
+        except BaseException:
+            self.parts.interrupt()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+        from farm.cli.upload import send_bundle
+
+        return client, str(send_bundle(client, folder)["hash"])
+
+    def run(self, client: Client, bundle: str, faults: tuple[str, ...], fault_device: str | None) -> dict[str, Any]:
+        """Queue the suites on the three devices and wait for the end; the run's detail."""
+        serials = [device.serial for device in DEVICES]
+        request = {
+            "bundle": bundle,
+            "suites": list(SUITES),
+            "selector": f"serial in ({', '.join(serials)})",
+            "title": "Demo" + (f" with {', '.join(faults)}" if faults else ""),
+            "env": {fault_device or serials[0]: {FAULT_VARIABLE: ",".join(faults)}} if faults else {},
+        }
+        run_id = submit(client, request)
+        note(f"Run {run_id}: {client.page(f'/runs/{run_id}')}")
+        return self._timed("run", lambda: follow(client, run_id, RUN_S))
+
+    def stop(self) -> None:
+        """Stop everything, whatever of it runs; what cannot be stopped is said and the rest is stopped all the same.
+
+        A second Ctrl-C does not leave half of it behind: every step here has a limit of its own.
+        """
+        with contextlib.suppress(ValueError):  # only the main thread may
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self.parts.resume()
+        for stop in (self._stop_server, self.parts.stop_adb, self.parts.stop_devices):
+            try:
+                stop()
+            except (CliError, OSError) as error:
+                note(f"not stopped: {error}")
+
+    def _stop_server(self) -> None:
+        processes.stop_server(self.settings)
+
+    def _wait_for_devices(self, client: Client) -> None:
+        why: dict[str, str] = {}
+
+        def ready() -> bool:
+            tiles = {tile["facts"]["serial"]: tile for tile in client.get("/api/devices")["devices"]}
+            why.clear()
+            for device in DEVICES:
+                tile = tiles.get(device.serial)
+                if tile is None or tile["availability"] != "ready":
+                    why[device.serial] = "not seen yet" if tile is None else f"{tile['availability']}: {tile['why']}"
+            return not why
+
+        try:
+            processes.wait_until(ready, READY_S, "the devices", 0.2)
+        except CliError:
+            told = "; ".join(f"{serial} is {words}" for serial, words in why.items())
+            raise CliError(
+                f"the virtual devices did not get ready within {READY_S:g} s: {told}",
+                f"the server's log is {self.settings.log_file}",
+            ) from None
+
+    def _timed(self, name: str, work: Callable[[], T]) -> T:
+        began = time.monotonic()
+        try:
+            return work()
+        finally:
+            self.seconds[name] = round(time.monotonic() - began, 2)
+
+
+def result(client: Client, demo: Demo, detail: dict[str, Any]) -> dict[str, Any]:
+    """What `--json` prints."""
+    wanted = {device.serial for device in DEVICES}
+    tiles = [tile for tile in client.get("/api/devices")["devices"] if tile["facts"]["serial"] in wanted]
+    shown = summary(detail)
+    for attempt in shown["attempts"]:
+        rate = attempt["medians"].get(DECODE_RATE)
+        attempt["decode_rate"] = rate["median"] if rate else None
+    return {
+        "devices": [
+            {
+                "name": tile["facts"]["name"],
+                "serial": tile["facts"]["serial"],
+                "model": tile["model"],
+                "virtual": tile["facts"]["virtual"],
+                "availability": tile["availability"],
+            }
+            for tile in tiles
+        ],
+        "run": shown,
+        "url": client.page(f"/runs/{shown['id']}"),
+        "seconds": demo.seconds | {"total": round(time.monotonic() - demo.began, 2)},
+    }
+
+
+def _settings() -> Settings:
+    """Those of the environment, in a state folder of the demo's own, on the first free port."""
+    settings = load(state=os.environ.get("FARM_STATE") or Path(".farm") / "demo")
+    inventory = settings.inventory if settings.inventory.exists() else ROOT / "devices.yaml"
+    wanted = range(settings.port or DEFAULT_PORT, (settings.port or DEFAULT_PORT) + 200)
+    port = next((port for port in wanted if port < 65536 and port_is_free(port)), 0)
+    return dataclasses.replace(settings, port=port, inventory=inventory)
+
+
+def _check_tools() -> None:
+    missing = {"bwrap": "bubblewrap", "mksh": "mksh", "toybox": "toybox"}
+    packages = [package for tool, package in missing.items() if shutil.which(tool) is None]
+    if packages:
+        raise CliError(
+            f"virtual devices need {', '.join(packages)}", f"apt-get install {' '.join(packages)}, or `make setup`"
+        )
+
+
+@contextlib.contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """SIGTERM and a closed terminal end the demo like Ctrl-C: everything that it started is stopped."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stay(client: Client) -> None:
+    """Say where the pages are and how to log in, and wait for Ctrl-C."""
+    link = client.page(client.post("/api/login-links")["path"])
+    note(f"\nThe farm is up: {client.url}")
+    note(f"Log in (once, within ten minutes): {link}")
+    note("Another link: `farm login`. Ctrl-C stops the farm and the devices.")
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait()
+    note("Stopping …")
