@@ -46,6 +46,8 @@ class Availability(StrEnum):
 
 #: A device that its host has not reported for this long is not available, whatever the row says.
 STALE_AFTER = timedelta(seconds=10)
+#: No work starts below this charge. A board without a battery has none to be low.
+MIN_BATTERY_PCT = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,9 @@ def availability(device: DeviceFacts, now: datetime) -> tuple[Availability, str]
         return Availability.NOT_READY, f"adb says {device.connection.value}"
     if device.readiness.boot_completed is False:
         return Availability.NOT_READY, "still booting"
+    battery = device.readiness.battery_pct
+    if device.readiness.has_battery and battery is not None and battery < MIN_BATTERY_PCT:
+        return Availability.NOT_READY, f"its battery is below {MIN_BATTERY_PCT} %"
     if device.health is Health.SUSPECT:
         return Availability.CHECKING, device.health_reason or "checked before its next use"
     return Availability.READY, "ready"
