@@ -66,16 +66,14 @@ class ShellStream:
         return self._pid.pid
 
     def receive(self, limit: Deadline, outgoing: bytes | memoryview = b"") -> tuple[list[tuple[int, bytes]], int]:
-        """The next pieces of output (none once it ended), and how much of `outgoing` was taken.
+        """What came next (maybe nothing; see `ended`), and how much of `outgoing` was taken.
 
         Raises ShellTimeout at `limit`, DeviceGone or AdbServerGone when the connection is lost.
         """
         while not self.ended:
             events = self._poll(limit, want_out=bool(outgoing))
             if events & (select.POLLIN | _ERRORS):
-                pieces = self._read()
-                if pieces or self.ended:
-                    return pieces, 0
+                return self._read(), 0
             elif events & select.POLLOUT:
                 try:
                     return [], self._sock.send(outgoing)
