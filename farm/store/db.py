@@ -61,8 +61,7 @@ class Database:
     def read(self) -> Iterator[Session]:
         """A read-only view: one snapshot, nothing written in it is kept."""
         with Session(self.engine, expire_on_commit=False, autoflush=False) as session:
-            yield session
-            session.rollback()
+            yield session  # closing rolls back, and leaves the rows that were read usable
 
     def migrate(self) -> None:
         """Bring the schema up to date; creates it in an empty database. Safe to repeat."""

@@ -7,18 +7,21 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from farm.domain.selectors import Mismatch, SelectorError
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from farm.domain.devices import DeviceFacts, availability
+from farm.domain.outcomes import Outcome, State
+from farm.domain.selectors import Mismatch, SelectorError, nearest, parse
+from farm.store import devices, runs, tables
+from farm.store.bus import touch
 from farm.store.db import Database
+from farm.work.admission import Admitted, Refused, admit, selector_of
 
-
-class Refused(Exception):
-    """A submission that cannot work, refused at once. `code` is stable; `detail` is JSON for tools."""
-
-    def __init__(self, code: str, message: str, detail: Mapping[str, Any] | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.detail: dict[str, Any] = dict(detail or {})
+__all__ = [
+    "Matching", "Mismatch", "Preview", "Refused", "RunRequest", "SelectorError", "cancel", "preview", "rerun_failed",
+    "submit",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +65,145 @@ class Preview:
 
 
 def submit(db: Database, request: RunRequest, now: datetime | None = None) -> int:
-    """Check and queue a run; returns its id. Raises Refused."""
-    raise NotImplementedError
+    """Check and queue a run; returns its id. Raises Refused.
+
+    The same `idempotency_key` of the same team again is the same run: nothing is queued twice.
+    """
+    with db.session() as session:
+        now = now or db.now(session)
+        known = _by_key(session, request)
+        if known is not None:
+            return known
+        admitted = admit(session, request, now)
+        return _queue(session, request, admitted, now)
 
 
 def preview(db: Database, selector: str, bundle: str | None = None) -> Preview:
-    """What `selector` picks now, and for what it does not pick, what differs."""
-    raise NotImplementedError
+    """What `selector` picks now, and for what it does not pick, what differs. With a bundle its ABIs count too."""
+    with db.read() as session:
+        now = db.now(session)
+        known = devices.facts(session)
+        found = runs.find_bundle(session, bundle) if bundle else None
+        try:
+            wanted = parse(selector)
+            abis = None if found is None else selector_of("abi", list(found.manifest["files"]))
+        except SelectorError as error:
+            return Preview([], [], error)
+    fits = [d for d in known if wanted.matches(d.facts()) and (abis is None or abis.matches(d.facts()))]
+    missed = nearest(wanted, known)
+    if abis is not None:
+        missed += nearest(abis, [d for d in known if wanted.matches(d.facts())])
+    return Preview([_matching(d, now) for d in fits], missed[:5])
 
 
 def cancel(db: Database, run_id: int, by: str | None) -> None:
     """Ask a run to end: waiting jobs end at once, running ones after collecting and cleaning. Raises Refused."""
-    raise NotImplementedError
+    with db.session() as session:
+        run = _run(session, run_id)
+        if run.state == State.ENDED.value:
+            raise Refused("already-ended", f"run {run_id} has ended already ({run.outcome})", {"outcome": run.outcome})
+        runs.request_cancel(session, run, by, db.now(session))
 
 
 def rerun_failed(db: Database, run_id: int, by: str | None) -> int:
     """A new run of the jobs that did not pass. Raises Refused when there is none or the run has not ended."""
-    raise NotImplementedError
+    with db.session() as session:
+        now = db.now(session)
+        old = _run(session, run_id)
+        if old.state != State.ENDED.value:
+            raise Refused("not-ended", f"run {run_id} has not ended yet: wait for it, or cancel it")
+        jobs = session.scalars(
+            select(tables.Job)
+            .where(tables.Job.run_id == run_id, tables.Job.outcome != Outcome.PASSED.value)
+            .order_by(tables.Job.ordinal)
+        ).all()
+        if not jobs:
+            raise Refused("nothing-failed", f"every job of run {run_id} passed: there is nothing to run again")
+        run = tables.Run(
+            title=f"{old.title} (again)"[:300],
+            klass=old.klass,
+            team=old.team,
+            created_by=by,
+            created_at=now,
+            bundle_hash=old.bundle_hash,
+            pack_hash=old.pack_hash,
+            suites=old.suites,
+            selector=old.selector,
+            request={**old.request, "rerun_of": run_id, "left_out": []},
+        )
+        session.add(run)
+        session.flush()
+        for ordinal, job in enumerate(jobs):
+            session.add(_job(run, ordinal, job.device_id, job.selector, job.tests, now))
+        touch(session, "run", run.id, at=now, run_id=run.id)
+        return run.id
+
+
+def _by_key(session: Session, request: RunRequest) -> int | None:
+    if request.idempotency_key is None:
+        return None
+    return session.scalar(
+        select(tables.Run.id).where(
+            tables.Run.team == request.team, tables.Run.idempotency_key == request.idempotency_key
+        )
+    )
+
+
+def _queue(session: Session, request: RunRequest, admitted: Admitted, now: datetime) -> int:
+    bundle = admitted.bundle
+    run = tables.Run(
+        title=(request.title or f"{bundle.name} {bundle.version}: {', '.join(request.suites)}")[:300],
+        klass=request.klass,
+        team=request.team,
+        created_by=request.created_by,
+        created_at=now,
+        bundle_hash=bundle.hash,
+        pack_hash=admitted.pack.hash,
+        suites=list(request.suites),
+        selector=request.selector,
+        idempotency_key=request.idempotency_key,
+        request={
+            "mode": request.mode,
+            "tests": None if request.tests is None else list(request.tests),
+            "env": {device: dict(variables) for device, variables in request.env.items()},
+            "params": dict(request.params),
+            "left_out": admitted.left_out,  # devices that match and cannot work now, with why
+        },
+    )
+    session.add(run)
+    session.flush()
+    slots: list[int | None] = [d.id for d in admitted.devices] if request.mode == "each" else [None]
+    tests = None if request.tests is None else list(request.tests)
+    for ordinal, device_id in enumerate(slots):
+        session.add(_job(run, ordinal, device_id, request.selector, tests, now))
+    touch(session, "run", run.id, at=now, run_id=run.id)
+    return run.id
+
+
+def _job(
+    run: tables.Run, ordinal: int, device_id: int | None, selector: str, tests: list[Any] | None, now: datetime
+) -> tables.Job:
+    return tables.Job(
+        run_id=run.id,
+        ordinal=ordinal,
+        selector=selector,
+        device_id=device_id,
+        suites=run.suites,
+        tests=tests,
+        klass=run.klass,
+        queued_at=now,
+        avoid=[],
+        wait_reason="waits for the planner",
+    )
+
+
+def _run(session: Session, run_id: int) -> tables.Run:
+    run = session.get(tables.Run, run_id)
+    if run is None:
+        raise Refused("unknown-run", f"there is no run {run_id}")
+    return run
+
+
+def _matching(device: DeviceFacts, now: datetime) -> Matching:
+    state, why = availability(device, now)
+    return Matching(device.id, device.name, device.serial, device.virtual, state.value, why)

@@ -1,0 +1,95 @@
+"""Device rows: read as facts, and the few ways in which they change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from farm.domain.devices import Connection, DeviceFacts, Health, Readiness
+from farm.store import tables
+from farm.store.bus import touch
+
+
+def facts(session: Session, *, host: str | None = None) -> list[DeviceFacts]:
+    """Every device that the farm knows, with its open lease, in one query; those of drained hosts are left out."""
+    query = (
+        select(tables.Device, tables.Lease)
+        .join(tables.Host, tables.Host.name == tables.Device.host)
+        .outerjoin(tables.Lease, (tables.Lease.device_id == tables.Device.id) & tables.Lease.ended_at.is_(None))
+        .where(tables.Host.drained.is_(False))
+        .order_by(tables.Device.id)
+    )
+    if host is not None:
+        query = query.where(tables.Device.host == host)
+    return [fact(device, lease) for device, lease in session.execute(query)]
+
+
+def fact(row: tables.Device, lease: tables.Lease | None) -> DeviceFacts:
+    """One row as planner, selectors and pages see it."""
+    return DeviceFacts(
+        id=row.id,
+        serial=row.serial,
+        name=row.name,
+        host=row.host,
+        virtual=row.virtual,
+        listed=row.listed,
+        type=row.type,
+        pool=row.pool,
+        ring=row.ring,
+        labels={k: str(v) for k, v in row.labels.items()},
+        connection=Connection(row.connection),
+        seen_at=row.seen_at,
+        health=Health(row.health),
+        health_reason=row.health_reason,
+        health_until=row.health_until,
+        readiness=Readiness(
+            row.readiness_at, row.temperature_c, row.battery_pct, row.has_battery, row.boot_completed, row.boot_id
+        ),
+        lease_holder=None if lease is None else lease.holder,
+        lease_released=lease is not None and lease.released_at is not None,
+        infra_errors=row.infra_errors,
+        last_bundle=row.last_bundle,
+    )
+
+
+def event(session: Session, device_id: int, at: datetime, kind: str, detail: Mapping[str, Any]) -> None:
+    """Append to the device's history."""
+    session.add(tables.DeviceEvent(device_id=device_id, at=at, kind=kind, detail=dict(detail)))
+
+
+def set_health(
+    session: Session,
+    device_id: int,
+    health: Health,
+    reason: str | None,
+    by: str,
+    now: datetime,
+    until: timedelta | None = None,
+) -> bool:
+    """Change a device's health with its reason and author; False when it was so already."""
+    row = session.get_one(tables.Device, device_id)
+    if row.health == health.value and row.health_reason == reason:
+        return False
+    row.health, row.health_reason, row.health_by, row.health_at = health.value, reason, by, now
+    row.health_until = None if until is None else now + until
+    event(session, device_id, now, "health", {"health": health.value, "reason": reason, "by": by})
+    touch(session, "device", device_id, at=now, device_id=device_id)
+    return True
+
+
+def set_connection(
+    session: Session, row: tables.Device, connection: Connection, address: str | None, now: datetime
+) -> bool:
+    """Where adb sees the device and how; False when that is nothing new."""
+    if row.connection == connection.value and (address is None or row.address == address):
+        return False
+    if row.connection != connection.value:
+        row.connection, row.connection_at = connection.value, now
+        event(session, row.id, now, "connection", {"connection": connection.value, "address": address or row.address})
+    row.address = address or row.address
+    touch(session, "device", row.id, at=now, device_id=row.id)
+    return True
