@@ -4,7 +4,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 BIN := .venv/bin
 # Typed to the last word; a room without a module yet is left out.
 TYPED = $(sort $(foreach room,farm runner virtual dashboard engine suites benchmarks,$(if $(shell find $(room) -name '*.py' -print -quit 2>/dev/null),$(room))))
-DEMO_FLAGS = $(if $(ONCE),--once --json) $(foreach fault,$(FAULT),--fault $(fault))
+DEMO_FLAGS = $(if $(ONCE),--once --json) $(foreach fault,$(FAULT),--fault '$(fault)') \
+	$(if $(FAULT_DEVICE),--fault-device '$(FAULT_DEVICE)')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tests demo test test-slow lint bench lock clean
@@ -21,7 +22,7 @@ setup:  ## what the demo needs: environment, build tools, browser libraries
 setup-tests:  ## what the tests need as well
 	@$(if $(PYTHON),$(PYTHON) tools/setup.py --with-tests,echo 'Python 3.11 or newer was not found: name one with make PYTHON=/path/to/python' >&2; exit 1)
 
-demo: setup  ## three virtual devices, an engine, suites and a dashboard (ONCE=1, FAULT=…)
+demo: setup  ## three virtual devices, an engine, suites and a dashboard (ONCE=1, FAULT=…, FAULT_DEVICE=…)
 	@$(BIN)/farm demo $(DEMO_FLAGS)
 
 test: setup-tests lint  ## lint, types, import contract and tests

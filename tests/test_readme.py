@@ -31,7 +31,8 @@ def test_the_inventory_of_the_readme_is_a_good_one() -> None:
 
 
 def test_the_manifests_of_the_readme_are_good_ones() -> None:
-    from farm.domain.bundles import read_bundle, read_pack
+    from farm.domain.bundles import read_bundle
+    from farm.domain.packs import read_pack
 
     assert read_bundle(yaml_with("adapter"))["adapter"] == "llama-bench"
     assert list(read_pack(yaml_with("suites"))["suites"]) == ["accuracy"]

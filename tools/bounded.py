@@ -29,8 +29,8 @@ class SetupError(Exception):
 
 
 def say(step: str, text: str) -> None:
-    """One progress line with the seconds since the start."""
-    print(f"[{time.monotonic() - _STARTED:6.1f} s] {step}: {text}", flush=True)
+    """One progress line with the seconds since the start; on stderr, for `make demo` prints its result on stdout."""
+    print(f"[{time.monotonic() - _STARTED:6.1f} s] {step}: {text}", file=sys.stderr, flush=True)
 
 
 def run(

@@ -120,7 +120,7 @@ def test_without_root_missing_system_packages_are_named_in_one_line_with_the_com
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(shutil, "which", lambda name, **_: "/usr/bin/apt-get" if name == "apt-get" else None)
     setup.system(with_tests=True, install=True)
-    out = capsys.readouterr().out
+    out = capsys.readouterr().err
     assert out.count("\n") == 1
     assert "sudo apt-get install" in out
     assert all(package in out for package in ("bubblewrap", "mksh", "toybox", "chromium"))
