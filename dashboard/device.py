@@ -1,0 +1,83 @@
+"""One device: what it is, how it is, what it did."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dashboard import drawing, signs, words
+from dashboard.errors import gone
+from dashboard.fleet import tile_view
+from dashboard.house import House
+from dashboard.signs import Sign
+from farm.store.reads import devices as reads
+from farm.store.reads.devices import DeviceDetail, EventRow, RecentAttempt, flat
+
+DeviceName = Annotated[str, Path(max_length=200)]
+
+
+def view(detail: DeviceDetail) -> dict[str, object]:
+    facts = detail.tile.facts
+    return {
+        "detail": detail,
+        "tile": detail.tile,
+        "device": facts,
+        "view": tile_view(detail.tile),
+        "labels": sorted(facts.labels.items()),
+        "attempts": [(row, _sign(row)) for row in detail.attempts],
+        "events": [(event.at, event.kind, event_words(event)) for event in detail.events],
+        "heat": _heat(detail),
+        "prints": [(row, sorted(flat(row.facts).items())) for row in detail.fingerprints],
+    }
+
+
+def _sign(row: RecentAttempt) -> Sign:
+    if row.outcome is not None:
+        return signs.of_outcome(row.outcome)
+    return Sign("quarter", "accent", row.phase)
+
+
+def _heat(detail: DeviceDetail) -> tuple[drawing.Line, tuple[drawing.Tick, ...], str] | None:
+    """The last hour's temperature with its axis; None when there are too few readings."""
+    points = detail.temperature.points
+    drawn = drawing.line(points, least_span=6.0)
+    if drawn is None:
+        return None
+    ticks = drawing.seconds_ticks(drawing.Axis(points[0].at, points[-1].at))
+    return drawn, ticks, f"{drawn.low:.1f} to {words.celsius(drawn.high)}"
+
+
+def event_words(event: EventRow) -> str:
+    """A line of the history as a person reads it; what this version does not know is shown as it stands."""
+    detail: dict[str, Any] = event.detail
+    if event.kind == "connection" and "to" in detail:
+        return f"adb: {detail.get('from', '?')} → {detail['to']}"
+    if event.kind == "health" and "health" in detail:
+        by = f", by {detail['by']}" if detail.get("by") else ""
+        return f"{detail['health']}: {detail.get('reason') or 'no reason given'}{by}"
+    if event.kind == "lease" and "what" in detail:
+        return f"{detail['what']}: {detail.get('holder', '')}"
+    if event.kind == "reboot":
+        return f"started anew, boot {str(detail.get('boot_id') or 'unknown')[:8]}"
+    return ", ".join(f"{key}: {value}" for key, value in detail.items())
+
+
+def add(routes: APIRouter, house: House) -> None:
+    def show(request: Request, template: str, name: str) -> Response:
+        viewer = house.viewer(request)
+        with house.context.db.read() as session:
+            found = reads.device(session, name, house.context.clock())
+        if found is None:
+            raise gone("device", name, ("/", "to the fleet"))
+        return house.page(request, template, view(found), viewer=viewer)
+
+    @routes.get("/devices/{name}")
+    def page(request: Request, name: DeviceName) -> Response:
+        return show(request, "device.html", name)
+
+    @routes.get("/ui/devices/{name}")
+    def piece(request: Request, name: DeviceName) -> Response:
+        return show(request, "device_live.html", name)

@@ -1,0 +1,158 @@
+"""Queue a run: this bundle, these suites, those devices, with what the selector picks shown while it is typed."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Query
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from dashboard import signs
+from dashboard.house import MAX_ID, House
+from dashboard.signs import Sign
+from farm.domain.devices import Availability
+from farm.domain.selector_terms import quoted
+from farm.store.reads import bundles as bundle_reads
+from farm.store.reads import devices as device_reads
+from farm.store.reads import runs as run_reads
+from farm.work import submit
+from farm.work.submit import Matching, Preview, Refused, RunRequest
+
+#: Classes that a person may choose, and what each is for.
+CLASSES = (
+    ("manual", "I wait for it"),
+    ("debug", "before everything else, for a look"),
+    ("pr", "a change to be judged"),
+    ("nightly", "when nothing else waits"),
+)
+MAX_SELECTOR = 2000
+
+Text = Annotated[str, Form(max_length=MAX_SELECTOR)]
+Short = Annotated[str, Form(max_length=300)]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What stands in the form."""
+
+    bundle: str = ""
+    pack: str = ""
+    suites: tuple[str, ...] = ()
+    selector: str = ""
+    klass: str = "manual"
+    title: str = ""
+    mode: str = "each"
+    key: str = ""
+
+
+def preview_view(preview: Preview) -> dict[str, object]:
+    return {
+        "matching": [(match, _sign(match)) for match in preview.matching],
+        "nearest": [(near.device.name, "; ".join(term.words() for term in near.failed)) for near in preview.nearest],
+        "error": preview.error,
+    }
+
+
+def _sign(match: Matching) -> Sign:
+    try:
+        return signs.of_device(Availability(match.availability))
+    except ValueError:
+        return Sign("ring", "muted", match.availability)
+
+
+def add(routes: APIRouter, house: House) -> None:
+    db = house.context.db
+
+    def form(request: Request, draft: Draft, refusal: Refused | None = None) -> Response:
+        viewer = house.viewer(request)
+        with db.read() as session:
+            bundles = bundle_reads.bundles(session, limit=60)
+            packs = bundle_reads.packs(session, limit=20)
+            facts = device_reads.facts_of(session)
+        if not draft.bundle and bundles:
+            draft = replace(draft, bundle=bundles[0].hash)
+        pack = next((p for p in packs if p.hash == draft.pack), packs[0] if packs else None)
+        if pack and not draft.suites and refusal is None:
+            draft = replace(draft, suites=tuple(s.name for s in pack.suites))
+        common = [(k, v) for d in facts for k, v in d.facts().items() if k in ("soc", "pool", "type")]
+        chips = Counter(f"{k}={quoted(v)}" for k, v in common)
+        shown = submit.preview(db, draft.selector.strip() or "*", draft.bundle or None) if bundles else None
+        data = {
+            "bundles": bundles,
+            "packs": packs,
+            "pack": pack,
+            "draft": replace(draft, key=draft.key or secrets.token_hex(16)),
+            "classes": CLASSES,
+            "chips": [("*", len(facts)), *sorted(chips.items())][:14],
+            "refusal": refusal,
+            "preview": preview_view(shown) if shown else None,
+            "may": house.may_submit(viewer),
+            "any_device": bool(facts),
+        }
+        status = 200 if refusal is None else 422
+        return house.page(request, "queue.html", data, viewer=viewer, status=status)
+
+    @routes.get("/runs/new")
+    def page(
+        request: Request,
+        like: Annotated[int | None, Query(ge=1, le=MAX_ID)] = None,
+        on: Annotated[str, Query(max_length=MAX_SELECTOR)] = "",
+    ) -> Response:
+        """An empty form; `like` fills it from a run, `on` with a selector."""
+        house.viewer(request)
+        draft = Draft(selector=on)
+        if like is not None:
+            with db.read() as session:
+                rows = run_reads.runs(session, before=like + 1, limit=1).rows
+            if rows and rows[0].id == like:
+                run = rows[0]
+                draft = Draft(run.bundle_hash, run.pack_hash, run.suites, run.selector, run.klass, run.title)
+        return form(request, draft)
+
+    @routes.get("/ui/preview")
+    def preview(
+        request: Request,
+        selector: Annotated[str, Query(max_length=MAX_SELECTOR)] = "",
+        bundle: Annotated[str, Query(max_length=200)] = "",
+    ) -> Response:
+        viewer = house.viewer(request)
+        found = submit.preview(db, selector.strip() or "*", bundle or None)
+        return house.page(request, "preview.html", {"preview": preview_view(found)}, viewer=viewer)
+
+    @routes.post("/ui/runs")
+    def queue(
+        request: Request,
+        bundle: Short = "",
+        pack: Short = "",
+        suites: Annotated[list[str] | None, Form(max_length=100)] = None,
+        selector: Text = "",
+        klass: Short = "manual",
+        title: Short = "",
+        mode: Short = "each",
+        key: Short = "",
+    ) -> Response:
+        """Queue it and go to its page; a refusal is shown beside the form, which keeps what was typed."""
+        viewer = house.viewer(request)
+        house.need_submit(viewer)
+        draft = Draft(bundle, pack, tuple(suites or ()), selector, klass, title, mode, key)
+        wanted = RunRequest(
+            bundle=bundle,
+            suites=draft.suites,
+            selector=selector.strip() or "*",
+            pack=pack or None,
+            klass=klass if klass in dict(CLASSES) else "manual",
+            title=title.strip() or None,
+            mode="any" if mode == "any" else "each",
+            created_by=viewer.name,
+            team=viewer.team,
+            idempotency_key=key or None,
+        )
+        try:
+            run_id = submit.submit(db, wanted, house.context.clock())
+        except Refused as refusal:
+            return form(request, draft, refusal)
+        return RedirectResponse(f"/runs/{run_id}", 303)

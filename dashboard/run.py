@@ -1,0 +1,136 @@
+"""One run: did it pass, where not, can its figures be trusted, what now."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from dashboard import signs
+from dashboard.errors import PageError, gone
+from dashboard.house import MAX_ID, House
+from dashboard.measured import groups, stage_table
+from dashboard.signs import Sign
+from dashboard.timeline import timeline
+from farm.domain.outcomes import MEANING, Blame, Outcome
+from farm.store.reads import runs as reads
+from farm.store.reads.runs import JobRow, RunDetail
+from farm.store.reads.tries import AttemptRow
+
+RunId = Annotated[int, Path(ge=1, le=MAX_ID)]
+
+
+def is_farm_trouble(outcome: str | None) -> bool:
+    """Whether the farm or the device, not the engine, ended it so."""
+    try:
+        return outcome is not None and MEANING[Outcome(outcome)].blame in (Blame.FARM, Blame.DEVICE)
+    except ValueError:
+        return True
+
+
+def answer(detail: RunDetail) -> tuple[Sign, str]:
+    """The first line: the outcome and where it comes from, or what it waits for."""
+    run, total = detail.run, detail.run.jobs.total
+    sign = signs.of_run(run.state, run.outcome, run.cancel_at is not None)
+    if run.outcome is None:
+        if run.state == "queued":
+            why = next((job.wait_reason for job in detail.jobs if job.wait_reason), None)
+            return sign, why or "waits to be planned"
+        cells = sum(detail.matrix.counts.values())
+        done = cells - detail.matrix.counts.get("waiting", 0) - detail.matrix.counts.get("running", 0)
+        return sign, f"{done} of {cells} tests done" if cells else "no test has begun yet"
+    same = [job for job in detail.jobs if job.outcome == run.outcome]
+    if run.outcome == Outcome.CANCELLED.value:
+        return sign, f"by {run.cancel_by}" if run.cancel_by else ""
+    where = f"on {len(same)} of {total} device{'s' if total != 1 else ''}"
+    names = [job.device.name for job in same if job.device]
+    if run.outcome == Outcome.PASSED.value or not names or len(names) > 3:
+        return sign, where
+    return sign, f"{where}: {', '.join(names)}"
+
+
+def view(detail: RunDetail) -> dict[str, object]:
+    """Everything that the template shows of a run."""
+    attempts = [attempt for job in detail.jobs for attempt in job.attempts]
+    sign, words = answer(detail)
+    trouble = [a for a in attempts if a.retried or is_farm_trouble(a.outcome)]
+    counted = [a for a in attempts if not a.retried]
+    return {
+        "detail": detail,
+        "run": detail.run,
+        "sign": sign,
+        "answer": words,
+        "live": detail.run.outcome is None,
+        "devices": [column.device for column in detail.matrix.columns],
+        "waiting": [job for job in detail.jobs if not job.attempts and job.outcome is None],
+        "attempts": [(job, attempt, attempt_sign(attempt)) for job, attempt in _with_jobs(detail.jobs, counted)],
+        "trouble": [(attempt, attempt_sign(attempt)) for attempt in trouble],
+        "timeline": timeline(attempts, detail.temperatures, detail.at),
+        "groups": groups(detail.measurements),
+        "stages": stage_table(detail.stages),
+        "failed_jobs": [job for job in detail.jobs if job.outcome not in (None, Outcome.PASSED.value)],
+    }
+
+
+def _with_jobs(jobs: tuple[JobRow, ...], attempts: list[AttemptRow]) -> list[tuple[JobRow, AttemptRow]]:
+    by_id = {job.id: job for job in jobs}
+    return [(by_id[attempt.job_id], attempt) for attempt in attempts]
+
+
+def attempt_sign(attempt: AttemptRow) -> Sign:
+    """Its outcome; while it lasts, its phase."""
+    if attempt.outcome is not None:
+        return signs.of_outcome(attempt.outcome)
+    if attempt.cancel_at is not None:
+        return signs.CANCELLING
+    if attempt.phase == "settle":
+        return Sign("half", "cool", "settle", attempt.waiting_for or "")
+    return Sign("quarter", "accent", attempt.phase, attempt.waiting_for or "")
+
+
+def add(routes: APIRouter, house: House) -> None:
+    def show(request: Request, template: str, run_id: int) -> Response:
+        viewer = house.viewer(request)
+        with house.context.db.read() as session:
+            found = reads.run(session, run_id, house.context.clock())
+        if found is None:
+            raise gone("run", run_id, ("/runs", "to the runs"))
+        return house.page(request, template, {**view(found), "may": house.may_submit(viewer)}, viewer=viewer)
+
+    @routes.get("/runs/{run_id:int}")
+    def page(request: Request, run_id: RunId) -> Response:
+        return show(request, "run.html", run_id)
+
+    @routes.get("/ui/runs/{run_id:int}")
+    def piece(request: Request, run_id: RunId) -> Response:
+        return show(request, "run_live.html", run_id)
+
+    @routes.post("/ui/runs/{run_id:int}/cancel")
+    def cancel(request: Request, run_id: RunId) -> Response:
+        from farm.work import submit
+
+        viewer = house.viewer(request)
+        house.need_submit(viewer)
+        try:
+            submit.cancel(house.context.db, run_id, viewer.name)
+        except submit.Refused as refusal:
+            raise PageError(409, "It was not cancelled", refusal.message, _back(run_id)) from None
+        return RedirectResponse(f"/runs/{run_id}", 303)
+
+    @routes.post("/ui/runs/{run_id:int}/rerun")
+    def rerun(request: Request, run_id: RunId) -> Response:
+        from farm.work import submit
+
+        viewer = house.viewer(request)
+        house.need_submit(viewer)
+        try:
+            again = submit.rerun_failed(house.context.db, run_id, viewer.name)
+        except submit.Refused as refusal:
+            raise PageError(409, "It was not run again", refusal.message, _back(run_id)) from None
+        return RedirectResponse(f"/runs/{again}", 303)
+
+
+def _back(run_id: int) -> tuple[str, str]:
+    return f"/runs/{run_id}", f"back to run {run_id}"

@@ -1,0 +1,72 @@
+"""Attempts on one axis of time: their phases as bars, the device's temperature below on the same axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from dashboard import drawing, words
+from farm.domain.outcomes import Phase
+from farm.store.reads.shared import Series
+from farm.store.reads.tries import AttemptRow
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """`x` and `width` in percent of the axis; `label` only where there is room for it."""
+
+    phase: str
+    x: float
+    width: float
+    label: str
+    title: str
+    open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    attempt: AttemptRow
+    bars: tuple[Bar, ...]
+    heat: drawing.Line | None
+    heat_words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    rows: tuple[Row, ...]
+    ticks: tuple[drawing.Tick, ...]
+    begin: datetime
+    end: datetime
+    phases: tuple[str, ...]
+
+
+def timeline(attempts: Sequence[AttemptRow], heat: Mapping[int, Series], now: datetime) -> Timeline | None:
+    """None when no attempt has begun."""
+    spans = [(a.created_at, a.ended_at or now) for a in attempts]
+    if not spans:
+        return None
+    axis = drawing.Axis(min(begin for begin, _ in spans), max(end for _, end in spans))
+    seen = {span.phase for attempt in attempts for span in attempt.phases}
+    return Timeline(
+        rows=tuple(_row(attempt, heat.get(attempt.id), axis, now) for attempt in attempts),
+        ticks=drawing.seconds_ticks(axis),
+        begin=axis.begin,
+        end=axis.end,
+        phases=tuple(phase.value for phase in Phase if phase.value in seen),
+    )
+
+
+def _row(attempt: AttemptRow, heat: Series | None, axis: drawing.Axis, now: datetime) -> Row:
+    bars = []
+    for span in attempt.phases:
+        end = span.ended_at or attempt.ended_at or now
+        x = axis.percent(span.began_at)
+        width = max(0.0, axis.percent(end) - x)
+        took = words.duration((end - span.began_at).total_seconds())
+        still = span.ended_at is None and attempt.ended_at is None
+        title = f"{span.phase}: {took}{' so far' if still else ''}"
+        bars.append(Bar(span.phase, x, width, span.phase if width > 14 else "", title, still))
+    drawn = drawing.line(heat.points, axis, least_span=4.0) if heat else None
+    said = f"{drawn.low:.1f} to {words.celsius(drawn.high)}" if drawn else f"temperature {words.NOT_MEASURED}"
+    return Row(attempt, tuple(bars), drawn, said)
