@@ -23,6 +23,7 @@ import os
 import platform
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -107,10 +108,21 @@ def system(with_tests: bool, install: bool) -> None:
     say("system", "done")
 
 
+def usable_environment() -> bool:
+    """Whether `.venv` was made here and its Python runs and is new enough, whoever made it."""
+    try:
+        made_here = str(VENV) in (VENV / "pyvenv.cfg").read_text()
+        code = f"import sys, pip; sys.exit(sys.version_info < {PYTHON_AT_LEAST})"
+        python = VENV / "bin" / "python"
+        return made_here and subprocess.run([python, "-c", code], capture_output=True, timeout=60).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
 def environment(stamps: Stamps) -> None:
-    """`.venv` with everything in requirements.lock; made anew when the clone was moved or Python changed."""
-    base = key_of(str(ROOT), sys.version, sys.base_prefix)
-    if not stamps.fits("venv", base) or not (VENV / "bin" / "python").exists():
+    """`.venv` with everything in requirements.lock; one that works is kept, one of a moved clone is made anew."""
+    base = key_of(str(ROOT), os.path.realpath(VENV / "bin" / "python"))
+    if not ((stamps.fits("venv", base) and (VENV / "bin" / "python").exists()) or usable_environment()):
         say("environment", f"making .venv with Python {platform.python_version()}")
         stamps.forget()
         # This interpreter may itself be a virtual environment's: build on the one below it.
@@ -118,6 +130,8 @@ def environment(stamps: Stamps) -> None:
         maker = python if python.exists() else Path(sys.executable)
         clear = ["--clear"] if VENV.exists() else []
         run("environment", [maker, "-m", "venv", *clear, VENV], limit_s=180, log=LOGS / "venv.log")
+        base = key_of(str(ROOT), os.path.realpath(VENV / "bin" / "python"))
+    if not stamps.fits("venv", base):
         stamps.set("venv", base)
     lock = ROOT / "requirements.lock"
     if stamps.fits("environment", key_of(lock)):

@@ -144,6 +144,20 @@ def test_a_stamp_fits_only_what_it_was_made_from(tmp_path: Path) -> None:
     assert not setup.Stamps(path).fits("environment", setup.key_of(lock))
 
 
+def test_an_environment_that_works_is_kept_and_one_of_a_moved_clone_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, elsewhere = tmp_path / "here" / ".venv", tmp_path / "elsewhere" / ".venv"
+    bounded.run("step", [sys.executable, "-m", "venv", here], limit_s=300, log=tmp_path / "log")
+    monkeypatch.setattr(setup, "VENV", here)
+    assert setup.usable_environment()
+    shutil.copytree(here, elsewhere, symlinks=True)
+    monkeypatch.setattr(setup, "VENV", elsewhere)
+    assert not setup.usable_environment()
+    monkeypatch.setattr(setup, "VENV", tmp_path / "nowhere" / ".venv")
+    assert not setup.usable_environment()
+
+
 def test_an_old_python_is_refused_with_the_version_that_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup, "PYTHON_AT_LEAST", (sys.version_info[0] + 1, 0))
     monkeypatch.setattr(sys, "argv", ["setup.py"])
