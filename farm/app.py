@@ -7,6 +7,7 @@ serves it (what `farm up` starts) is `farm.server`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from farm.api.context import Context
 from farm.api.headers import SafeHeaders
 from farm.api.limits import BodyLimit
 from farm.api.throttle import Throttle
+from farm.domain.manifests import ManifestError
 from farm.settings import Settings
 from farm.store import people as store
 from farm.store.artifacts import ArtifactStore
@@ -30,6 +32,8 @@ from farm.store.bundles import import_pack
 from farm.store.db import Database
 from farm.store.logs import read_log
 from farm.store.people import Principal, Scope, TokenKind
+
+log = logging.getLogger("farm.app")
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILTIN_SUITES = ROOT / "suites"
@@ -139,8 +143,11 @@ def _prepare(settings: Settings, context: Context, first: FirstStart) -> None:
             )
             _write_token(settings.token_file, secret)
         store.prune(session, now)
-        if BUILTIN_SUITES.is_dir():
+    try:
+        with context.db.session() as session:
             import_pack(session, context.artifacts, BUILTIN_SUITES, now, None)
+    except ManifestError as wrong:  # the farm serves all the same: the last good pack, and what teams send
+        log.error("the built-in suites in %s cannot be used: %s", BUILTIN_SUITES, wrong)
 
 
 def _read_token(path: Path) -> str | None:
