@@ -17,7 +17,7 @@ from dashboard.render import HEADERS, Renderer, Static
 #: What the form is told, in the words that the session routes use → what a person reads.
 _LOGIN_ERRORS = {
     "wrong-token": "That token is not known, has expired or was revoked.",
-    "expired-link": "That login link was used already or is older than ten minutes: print a new one with `farm up`.",
+    "expired-link": "That login link was used already or is older than ten minutes: print a new one with `farm login`.",
 }
 
 

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 
 import dashboard.context
+import dashboard.errors
 import dashboard.pages
+import dashboard.render
 from farm.api import attempts, bundles, devices, errors, events, health, people, runs, sessions
 from farm.api.auth import Auth
 from farm.api.context import Context
@@ -68,15 +70,10 @@ def build(settings: Settings, *, work: bool = True) -> Farm:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.stopping = asyncio.Event()
         await asyncio.to_thread(_prepare, settings, context, first)
-        worker = _work(settings, db) if work else None
-        if worker is not None:
-            await asyncio.to_thread(worker.start)
         try:
             yield
         finally:
             app.state.stopping.set()
-            if worker is not None:
-                await asyncio.to_thread(worker.stop)
             await asyncio.to_thread(db.close)
 
     app = FastAPI(
@@ -99,14 +96,16 @@ def _add_routes(app: FastAPI, context: Context) -> None:
     for module in (devices, runs, attempts, bundles, events, people, health):
         app.include_router(module.router)
     app.include_router(sessions.router(Throttle()))
-    app.include_router(dashboard.pages.router(_page_context(app, context)), include_in_schema=False)
-    errors.install(app)
+    page_context = _page_context(app, context)
+    app.include_router(dashboard.pages.router(page_context), include_in_schema=False)
+    errors.install(app, _error_page(page_context))
 
 
 def _guard(app: FastAPI, context: Context) -> None:
     """What every request passes, outermost last."""
     app.add_middleware(BodyLimit)
     app.add_middleware(Auth, context=lambda: context)
+    app.add_middleware(errors.Faults)
     app.add_middleware(SafeHeaders)
 
 
@@ -126,6 +125,18 @@ def _page_context(app: FastAPI, context: Context) -> dashboard.context.Context:
         return dashboard.context.LogChunk(piece.text, piece.offset, piece.next_offset, piece.live)
 
     return dashboard.context.Context(context.db, viewer, log, context.now, app.version)
+
+
+def _error_page(context: dashboard.context.Context) -> errors.ErrorPage:
+    """Errors that no page has met (nothing there, no right to be there) look like a page all the same."""
+    render = dashboard.render.Renderer(context, dashboard.render.Static())
+
+    def page(request: Request, status: int, _code: str, message: str, _detail: object) -> Response:
+        what = {404: "There is no such page", 403: "Not with this token"}.get(status, "That did not work")
+        error = dashboard.errors.PageError(status, what, message)
+        return dashboard.pages.error_page(render, request, error, context.viewer(request))
+
+    return page
 
 
 def _prepare(settings: Settings, context: Context, first: FirstStart) -> None:

@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from farm.work.submit import Refused
 
@@ -108,12 +109,33 @@ def install(app: FastAPI, page: ErrorPage | None = None) -> None:
         status = 404 if error.code in _NOT_FOUND else 422
         return respond(request, status, error.code, error.message, error.detail)
 
-    @app.exception_handler(Exception)
-    async def our_fault(request: Request, error: Exception) -> Response:
-        ident = secrets.token_hex(4)
-        log.error("fault %s in %s %s", ident, request.method, request.url.path, exc_info=error)
-        message = f"The farm failed to answer this. Its log has the cause under {ident}."
-        return respond(request, 500, "farm-fault", message, {"id": ident})
+
+class Faults:
+    """Answers a fault of our own with 500, wherever it happens; an answer that has begun is cut off instead."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except Exception as error:
+            ident = secrets.token_hex(4)
+            log.error("fault %s in %s %s", ident, scope["method"], scope["path"], exc_info=error)
+            if begun:
+                raise
+            message = f"The farm failed to answer this. Its log has the cause under {ident}."
+            await respond(Request(scope), 500, "farm-fault", message, {"id": ident})(scope, receive, send)
 
 
 def _problem(entry: dict[str, Any]) -> str:
