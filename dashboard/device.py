@@ -46,7 +46,7 @@ def _heat(detail: DeviceDetail) -> tuple[drawing.Line, tuple[drawing.Tick, ...],
     drawn = drawing.line(points, least_span=6.0)
     if drawn is None:
         return None
-    ticks = drawing.seconds_ticks(drawing.Axis(points[0].at, points[-1].at))
+    ticks = drawing.ticks_back(drawing.Axis(points[0].at, points[-1].at))
     return drawn, ticks, f"{drawn.low:.1f} to {words.celsius(drawn.high)}"
 
 

@@ -114,6 +114,18 @@ class Tick:
     anchor: str  # start, middle, end
 
 
+def ticks_back(axis: Axis) -> tuple[Tick, ...]:
+    """The same marks counted back from the axis' end, which is "now"."""
+    marks = [
+        Tick(100 - tick.x, "now" if tick.x == 0 else f"\u2212{tick.label}", _MIRRORED[tick.anchor])
+        for tick in seconds_ticks(axis)
+    ]
+    return tuple(reversed(marks))
+
+
+_MIRRORED = {"start": "end", "middle": "middle", "end": "start"}
+
+
 def seconds_ticks(axis: Axis) -> tuple[Tick, ...]:
     """Three to six round marks, counted from the axis' beginning: `0 s`, `20 s`, … or minutes."""
     length = (axis.end - axis.begin).total_seconds()

@@ -37,19 +37,20 @@ class MeasuredView:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One metric over the devices, on one axis: `reach` to both sides of each row's own median."""
+    """One metric over the devices, on one axis: as far as `reach_words` to both sides of each row's own median."""
 
     name: str
     unit: str
     direction: str
-    reach: float
+    reach_words: str
     rows: tuple[MeasuredView, ...]
 
 
-def groups(measurements: Sequence[MeasurementRow]) -> list[Group]:
-    """By metric; figures of merit first, facts (neither direction) after them."""
+def groups(measurements: Sequence[MeasurementRow], order: Sequence[int] = ()) -> list[Group]:
+    """By metric; figures of merit first, facts (neither direction) after them; devices in the `order` of their ids."""
+    places = {device_id: place for place, device_id in enumerate(order)}
     found: dict[tuple[bool, str, str, str], list[MeasurementRow]] = {}
-    for row in measurements:
+    for row in sorted(measurements, key=lambda row: places.get(row.device.id, len(places))):
         found.setdefault((row.better == Better.NEITHER.value, row.name, row.unit, row.better), []).append(row)
     return [
         _group(name, unit, better, rows)
@@ -59,7 +60,8 @@ def groups(measurements: Sequence[MeasurementRow]) -> list[Group]:
 
 def _group(name: str, unit: str, better: str, rows: Sequence[MeasurementRow]) -> Group:
     reach = drawing.reach_of([(row.values, row.median) for row in rows])
-    return Group(name, unit, _DIRECTION.get(better, ""), reach, tuple(_view(row, reach) for row in rows))
+    reach_words = f"{100 * reach:g}{words.THIN}%"
+    return Group(name, unit, _DIRECTION.get(better, ""), reach_words, tuple(_view(row, reach) for row in rows))
 
 
 def _view(row: MeasurementRow, reach: float) -> MeasuredView:

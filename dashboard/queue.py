@@ -51,7 +51,7 @@ class Draft:
 
 def preview_view(preview: Preview) -> dict[str, object]:
     return {
-        "matching": [(match, _sign(match)) for match in preview.matching],
+        "matching": [(match, _sign(match), match.why.replace(":", " ")) for match in preview.matching],
         "nearest": [(near.device.name, "; ".join(term.words() for term in near.failed)) for near in preview.nearest],
         "error": preview.error,
     }

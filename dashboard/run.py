@@ -68,7 +68,7 @@ def view(detail: RunDetail) -> dict[str, object]:
         "attempts": [(job, attempt, attempt_sign(attempt)) for job, attempt in _with_jobs(detail.jobs, counted)],
         "trouble": [(attempt, attempt_sign(attempt)) for attempt in trouble],
         "timeline": timeline(attempts, detail.temperatures, detail.at),
-        "groups": groups(detail.measurements),
+        "groups": groups(detail.measurements, [c.device.id for c in detail.matrix.columns if c.device]),
         "stages": stage_table(detail.stages),
         "failed_jobs": [job for job in detail.jobs if job.outcome not in (None, Outcome.PASSED.value)],
     }

@@ -41,8 +41,11 @@ def celsius(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share of 1 as `66 %`."""
-    return NOT_MEASURED if value is None else f"{figure(value * 100)}{THIN}%"
+    """A share of 1 as `66 %`, below ten with one decimal: `3.7 %`."""
+    if value is None:
+        return NOT_MEASURED
+    share = value * 100
+    return f"{share:.1f}{THIN}%" if abs(share) < 9.95 else f"{round(share)}{THIN}%"
 
 
 def size(count: int) -> str:
@@ -56,12 +59,15 @@ def size(count: int) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`0.42 s`, `38 s`, `2 min 14 s`, `1 h 5 min`, `3 d 4 h`."""
+    """`41 ms`, `2.3 s`, `38 s`, `2 min 14 s`, `1 h 5 min`, `3 d 4 h`."""
     if seconds is None:
         return NOT_MEASURED
     seconds = max(0.0, seconds)
-    if seconds < 60:
-        return f"{figure(seconds) if seconds < 9.95 else round(seconds)}{THIN}s"
+    if 0 < seconds < 0.9995:
+        ms = seconds * 1000
+        return f"{ms:.2g}{THIN}ms" if ms < 9.95 else f"{round(ms)}{THIN}ms"
+    if seconds < 59.5:
+        return f"{seconds:.1f}{THIN}s" if 0 < seconds < 9.95 else f"{round(seconds)}{THIN}s"
     whole = round(seconds)
     for unit, length, below, part in (("min", 60, "s", 1), ("h", 3600, "min", 60), ("d", 86400, "h", 3600)):
         if whole < length * {"min": 60, "h": 24, "d": math.inf}[unit]:

@@ -260,13 +260,15 @@ def _tests(
         row = t.Test(attempt_id=attempt.id, test_id=test_id, ordinal=ordinal)
         if stop is None or ordinal < stop:
             row.began_at, row.ended_at = at, at + timedelta(seconds=1.7)
+            at = row.ended_at
             row.duration_s, row.outcome = 1.7 + ordinal * 0.11, "passed"
             if "thermal_zones" in test_id and attempt.device_id % 2 == 0:
                 row.outcome, row.message = "skipped", "not available: no zone of type skin"
         elif ordinal == stop:
             row.began_at = at
             if died:
-                row.ended_at, row.duration_s, row.outcome, row.cause = at + timedelta(seconds=0.4), 0.4, "failed", died
+                row.ended_at, row.duration_s = at + timedelta(seconds=0.4), 0.4
+                row.outcome, row.cause = "failed", died
                 row.message = "EngineDied: farm-engine died by SIGSEGV in stage prefill"
                 row.detail = (
                     "def test_ttft(engine):\n>       result = engine.run(prompt=64)\nE       EngineDied: SIGSEGV"
@@ -402,7 +404,7 @@ def _finished(
                     at=attempt.ended_at,
                     klass="crash",
                     summary="farm-engine: signal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x0",
-                    evidence="*** *** ***\npid: 812, tid: 812, name: farm-engine\nsignal 11 (SIGSEGV)\n#00 prefill+0x4c",
+                    evidence="*** *** ***\npid: 812, name: farm-engine\nsignal 11 (SIGSEGV)\n#00 prefill+0x4c",
                 )
             )
         else:

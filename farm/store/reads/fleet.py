@@ -85,7 +85,7 @@ class Fleet:
 
 
 def fleet(session: Session, now: datetime) -> Fleet:
-    """Every device that is listed or was seen, by name; virtual ones are marked in their facts."""
+    """Every device that is listed or was seen, listed ones first, by name; virtual ones are marked in their facts."""
     found = tiles(session, now)
     per_host = Counter(tile.facts.host for tile in found)
     hosts = tuple(
@@ -98,8 +98,10 @@ def fleet(session: Session, now: datetime) -> Fleet:
 
 
 def tiles(session: Session, now: datetime, device_id: int | None = None) -> tuple[Tile, ...]:
-    """A tile per device, by name; just one for `device_id`. Five queries."""
-    query = select(tables.Device).order_by(tables.Device.name, tables.Device.id)
+    """A tile per device, listed ones first, by name; just one for `device_id`. Five queries."""
+    query = select(tables.Device).order_by(
+        tables.Device.listed.desc(), func.lower(tables.Device.name), tables.Device.id
+    )
     if device_id is not None:
         query = query.where(tables.Device.id == device_id)
     devices = list(session.scalars(query))
