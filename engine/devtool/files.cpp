@@ -3,8 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iostream>
+#include <cstdlib>
 
 namespace farm::devtool {
 
@@ -29,11 +28,15 @@ bool one(const std::string & path, const Describe & describe) {
     return ok;
 }
 
-bool from_list(std::istream & list, const Describe & describe) {
+bool from_list(FILE * list, const Describe & describe) {
     bool ok = true;
-    for (std::string path; std::getline(list, path);) {
+    char * line = nullptr;
+    size_t capacity = 0;
+    for (ssize_t n; (n = getline(&line, &capacity, list)) > 0;) {
+        const std::string path(line, static_cast<size_t>(line[n - 1] == '\n' ? n - 1 : n));
         ok = (path.empty() || one(path, describe)) && ok;
     }
+    std::free(line);
     return ok;
 }
 
@@ -60,15 +63,15 @@ int for_each_file(const Arguments & arguments, const Describe & describe) {
         if (++i == arguments.size()) {
             return usage_error("--list-file needs a file, or - for standard input");
         }
-        if (arguments[i] == "-") {
-            ok = from_list(std::cin, describe) && ok;
-            continue;
-        }
-        std::ifstream list(arguments[i]);
-        if (!list) {
+        const bool from_stdin = arguments[i] == "-";
+        FILE * list = from_stdin ? stdin : std::fopen(arguments[i].c_str(), "re");
+        if (list == nullptr) {
             return usage_error("cannot read the list " + arguments[i]);
         }
         ok = from_list(list, describe) && ok;
+        if (!from_stdin) {
+            std::fclose(list);
+        }
     }
     return ok ? exit_ok : exit_failed;
 }

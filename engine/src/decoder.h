@@ -45,7 +45,6 @@ private:
     DecoderGraph graph_{};
     std::vector<int32_t> tokens_, positions_;
     std::vector<float> mask_, logits_;
-    int64_t n_past_ = 0;
     uint64_t weight_bytes_touched_ = 0;
 };
 

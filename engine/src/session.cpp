@@ -167,13 +167,16 @@ void Session::decode(int iteration, Timing & timing) {
     Stage stage(events_, faults_, "decode", iteration);
     const double slowness = faults_.slowness("decode");
     bool open = true;
+    // From the end of one token's slowing to the end of the next one's: all that a token costs is slowed, not only the
+    // evaluation.
+    int64_t cpu = process_cpu_us();
     while (open && static_cast<int64_t>(timing.tokens.size()) < options_.n_predict) {
         const int64_t begin = monotonic_us();
-        const int64_t cpu = process_cpu_us();
         const int64_t past = static_cast<int64_t>(prompt_.size() + timing.tokens.size()) - 1;
         decoder_->evaluate(&timing.tokens.back(), 1, past);
         timing.decoded++;
         slow_down(slowness, cpu, [this] { decoder_->evaluate_again(); }, [this] { events_.tick(); });
+        cpu = process_cpu_us();
         open = accept(timing, iteration, begin);
         events_.set_progress(static_cast<int64_t>(timing.tokens.size()), options_.n_predict);
     }
