@@ -63,7 +63,7 @@ def view(detail: RunDetail) -> dict[str, object]:
         "sign": sign,
         "answer": words,
         "live": detail.run.outcome is None,
-        "devices": [column.device for column in detail.matrix.columns],
+        "uncollected": _uncollected(detail),
         "waiting": [job for job in detail.jobs if not job.attempts and job.outcome is None],
         "attempts": [(job, attempt, attempt_sign(attempt)) for job, attempt in _with_jobs(detail.jobs, counted)],
         "trouble": [(attempt, attempt_sign(attempt)) for attempt in trouble],
@@ -71,6 +71,16 @@ def view(detail: RunDetail) -> dict[str, object]:
         "groups": groups(detail.measurements, [c.device.id for c in detail.matrix.columns if c.device]),
         "stages": stage_table(detail.stages),
         "failed_jobs": [job for job in detail.jobs if job.outcome not in (None, Outcome.PASSED.value)],
+    }
+
+
+def _uncollected(detail: RunDetail) -> set[int]:
+    """Jobs that have not ended and do not know their tests yet: in the matrix they wait, they do not lack the test."""
+    known = {cell.attempt_id for row in detail.matrix.rows for cell in row.cells if cell}
+    return {
+        job.id
+        for job in detail.jobs
+        if job.outcome is None and not any(attempt.id in known for attempt in job.attempts)
     }
 
 

@@ -180,7 +180,7 @@ def _fingerprints(session: Session, device: tables.Device) -> tuple[FingerprintR
     f = tables.Fingerprint
     query = select(f).where(f.device_id == device.id).order_by(f.first_seen.desc(), f.id.desc()).limit(MAX_PRINTS)
     rows = list(session.scalars(query))
-    older: list[tables.Fingerprint | None] = [*rows[1:], None]
+    older: list[tables.Fingerprint | None] = [*rows[1:], None] if rows else []
     return tuple(
         FingerprintRow(
             id=row.id,

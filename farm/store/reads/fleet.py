@@ -105,10 +105,10 @@ def tiles(session: Session, now: datetime, device_id: int | None = None) -> tupl
     if device_id is not None:
         query = query.where(tables.Device.id == device_id)
     devices = list(session.scalars(query))
-    ids = [d.id for d in devices]
+    ids = [row.id for row in devices]
     leases, work = _work(session, ids)
     heat = temperature_events(session, ids, now - SPARK_WINDOW, now)
-    return tuple(_tile(d, leases.get(d.id), work.get(d.id), heat.get(d.id, []), now) for d in devices)
+    return tuple(_tile(row, leases.get(row.id), work.get(row.id), heat.get(row.id, []), now) for row in devices)
 
 
 def facts_of_row(row: tables.Device, lease: tables.Lease | None) -> DeviceFacts:
