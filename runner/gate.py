@@ -229,7 +229,7 @@ def _text(limit: int | None = None) -> Callable[[object], str]:
 
 def _finite(value: Any) -> float:
     number = float(value)
-    if isinstance(value, bool) or isinstance(value, str) or not math.isfinite(number):
+    if isinstance(value, bool | str) or not math.isfinite(number):
         raise ValueError(f"{value!r} is not a number that was measured")
     return number
 

@@ -1,7 +1,7 @@
 """Writing the journal of `farm.domain.journal`: one whole line per record, in one place.
 
-`FileJournal` is the only writer of a journal file: the supervisor's, or a desk's. Everybody else reports to it through a
-`runner.reporter`.
+`FileJournal` is the only writer of a journal file: the supervisor's, or a desk's. Everybody else reports to it through
+a `runner.reporter`.
 """
 
 from __future__ import annotations

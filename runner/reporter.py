@@ -17,7 +17,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -46,15 +46,10 @@ class Reporter(Protocol):
     def lost(self, device: str, why: str) -> None:
         """The device cannot be reached any more."""
 
-    def measuring(self) -> AbstractSlot:
+    def measuring(self) -> AbstractContextManager[float]:
         """Hold a measure slot: a context that gives the seconds waited for it."""
 
     def close(self) -> None: ...
-
-
-class AbstractSlot(Protocol):
-    def __enter__(self) -> float: ...
-    def __exit__(self, *exc: object) -> bool | None: ...
 
 
 class SocketReporter:

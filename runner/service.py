@@ -113,7 +113,11 @@ class Service:
                 test = key.split("\0")[0]
                 began = self.test_began.get(key, time.monotonic())
                 fields = {"test": test, "outcome": "error", "duration_s": time.monotonic() - began, "message": message}
-                extra = {"detail": detail, **({"cause": cause} if cause else {}), **({"device": device} if device else {})}
+                extra = {
+                    "detail": detail,
+                    **({"cause": cause} if cause else {}),
+                    **({"device": device} if device else {}),
+                }
                 self._journal.record(Kind.TEST_END, **self._gate.admit(Kind.TEST_END, {**fields, **extra}))
                 ended.append(test)
             return ended

@@ -1,7 +1,7 @@
 """What an attempt is told: `attempt.json`, written by the agent before the runner starts.
 
     {"attempt": 17, "run": 4, "token": 9,
-     "devices": [{"id", "serial", "name", "address", "abi", "labels": {}, "virtual": bool, "temperature_c": float|null}],
+     "devices": [{"id", "serial", "name", "address", "abi", "labels": {}, "virtual": bool, "temperature_c": null}],
      "adb": {"host", "port"}, "bundle": {"hash", "name", "adapter", "entry", "manifest": {…}, "device_dir"},
      "pack_dir": "/abs/path", "suites": ["smoke"], "tests": null | [ids], "finished": [ids], "env": {"SERIAL": {K: V}},
      "params": {}, "limits": {"attempt_s", "suite_s", "silence_s"}, "locks_dir", "measure_slots": 1, "fence_s": 24}

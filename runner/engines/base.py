@@ -7,16 +7,13 @@ prints. `run` never returns a half-truth: an engine that crashed, hung, was kill
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from farm.domain.measurements import Better
 from farm.domain.outcomes import Outcome
-
-if TYPE_CHECKING:
-    from farm.adb.device import Device
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +149,16 @@ class EngineHung(EngineFailure):
 
 
 class Adapter(Protocol):
-    """One kind of engine. Adapters hold no state of a run: one object serves many."""
+    """One kind of engine on one device."""
 
     name: str
 
-    def describe(self, device: Device) -> Mapping[str, Any]:
+    def describe(self, silence_s: float) -> Mapping[str, Any]:
         """What the engine says of itself: engine, version, build, backends …; what it does not say is left out."""
 
-    def run(self, request: EngineRequest) -> EngineResult:
-        """Start it, watch it to its end, return what it reported. Raises `EngineFailure`."""
+    def run(self, request: EngineRequest, silence_s: float, on_iteration: Callable[[int], None] = ...) -> EngineResult:
+        """Start it, watch it to its end, return what it reported. Raises `EngineFailure`, or an error of `farm.adb`.
+
+        `on_iteration(n)` is called when measured iteration n has ended, and with -1 when one begins, by adapters that
+        can tell.
+        """

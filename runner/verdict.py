@@ -1,0 +1,95 @@
+"""How an attempt ended: pure, from its journal and from how its pytest ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from farm.domain.journal import Kind, Record
+from farm.domain.outcomes import Outcome, TestOutcome
+from runner.gate import UNFINISHED_CAUSES
+from runner.watch import Stop
+
+#: What the engine did, told by a test's cause; the first such test decides.
+_ENGINE_CAUSES = frozenset({Outcome.CRASHED, Outcome.ANR, Outcome.KILLED, Outcome.HUNG})
+#: pytest's exit codes (pytest.ExitCode) that say that pytest itself came to its end.
+_PYTEST_WORDS = {
+    2: "the test session was interrupted",
+    3: "pytest failed inside itself",
+    4: "pytest could not use its arguments or the pack's configuration",
+    5: "the pack has no test here",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The fields of the journal's `end` record."""
+
+    outcome: Outcome
+    reason: str
+    counts: dict[str, int]
+
+
+def unfinished(record: Record) -> bool:
+    """Whether a test_end leaves the test to be run again: the farm or the device failed, not the test."""
+    return record.fields.get("cause") in UNFINISHED_CAUSES
+
+
+def finished_tests(records: Iterable[Record]) -> dict[str, str]:
+    """test -> outcome of every test that need not run again."""
+    ends = (r for r in records if r.kind == Kind.TEST_END and not unfinished(r))
+    return {str(record.fields["test"]): str(record.fields["outcome"]) for record in ends}
+
+
+def conclude(records: Iterable[Record], stop: Stop | None, lost: dict[str, str], exit_code: int | None) -> Verdict:
+    """The one outcome of the attempt. `exit_code`: pytest's; None when it never started.
+
+    What the engine did comes first, then why the attempt was stopped, then what the tests say.
+    """
+    kept = list(records)
+    ends = [r for r in kept if r.kind == Kind.TEST_END]
+    final = {str(r.fields["test"]): r for r in ends}  # a test that was run again counts by its last end
+    counts = dict(Counter(str(r.fields["outcome"]) for r in final.values()))
+
+    def verdict(outcome: Outcome, reason: str) -> Verdict:
+        return Verdict(outcome, reason[:2000], counts)
+
+    for record in final.values():
+        cause = record.fields.get("cause")
+        if cause in _ENGINE_CAUSES:
+            message = str(record.fields.get("message") or cause)
+            return verdict(Outcome(cause), f"{record.fields['test']}: {message.splitlines()[0]}")
+    if stop is not None and stop.outcome is not Outcome.DEVICE_LOST:
+        return verdict(stop.outcome, stop.reason)
+    if lost:
+        return verdict(Outcome.DEVICE_LOST, "; ".join(f"{device}: {why}" for device, why in lost.items()))
+    for test, record in final.items():
+        if unfinished(record):
+            return verdict(Outcome(record.fields["cause"]), f"{test}: {record.fields.get('message') or ''}")
+    return _by_tests(final, kept, counts, exit_code)
+
+
+def _by_tests(final: dict[str, Record], kept: list[Record], counts: dict[str, int], exit_code: int | None) -> Verdict:
+    bad = [test for test, r in final.items() if r.fields["outcome"] in (TestOutcome.FAILED, TestOutcome.ERROR)]
+    if exit_code is None:
+        return Verdict(Outcome.INFRA_ERROR, "the tests were never started", counts)
+    if bad:
+        more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+        message = str(final[bad[0]].fields.get("message") or "").strip().splitlines()
+        return Verdict(Outcome.FAILED, f"{bad[0]}{more}: {message[0] if message else 'failed'}"[:2000], counts)
+    collected = {str(test) for r in kept if r.kind == Kind.COLLECTED for test in r.fields["tests"]}
+    missing = sorted(collected - final.keys())
+    if exit_code not in (0, 1, 5):
+        words = _PYTEST_WORDS.get(exit_code, _death(exit_code))
+        return Verdict(Outcome.FAILED, f"{words} (exit code {exit_code}): see the runner's log", counts)
+    if missing:
+        return Verdict(Outcome.FAILED, f"{missing[0]} and {len(missing) - 1} more were not run", counts)
+    if not final:
+        return Verdict(Outcome.FAILED, "no test was found: check the suites' paths and the tests' names", counts)
+    return Verdict(Outcome.PASSED, f"{len(final)} tests", counts)
+
+
+def _death(exit_code: int) -> str:
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    return f"the test process died by signal {number}" if 0 < number < 65 else "the test process ended early"
