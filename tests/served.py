@@ -85,7 +85,7 @@ def all_routes(routes: list[BaseRoute]) -> list[tuple[str, str]]:
         inner = getattr(route, "original_router", None) or getattr(route, "app", None)
         if getattr(route, "methods", None):
             found += [(method, route.path) for method in sorted(route.methods)]  # type: ignore[attr-defined]
-        elif hasattr(inner, "routes"):
+        elif inner is not None and hasattr(inner, "routes"):
             found += all_routes(list(inner.routes))
         elif hasattr(route, "path"):
             found.append(("GET", route.path + "/x"))  # a mount

@@ -15,6 +15,7 @@ from farm.api.errors import ApiError, not_found
 from farm.api.json import encode
 from farm.store.logs import MAX_PIECE, read_log
 from farm.store.reads import attempts as reads
+from farm.store.tables import Attempt
 
 router = APIRouter(prefix="/api", tags=["attempts"])
 
@@ -44,9 +45,10 @@ def show_log(
     come. While the attempt has no such log the text is empty."""
     with farm.db.read() as session:
         piece = read_log(session, farm.artifacts, farm.state, attempt_id, which, offset, limit)
-        if piece is None and reads.attempt(session, attempt_id, farm.now()) is None:
+        row = session.get(Attempt, attempt_id)
+        if row is None:
             raise not_found(f"attempt {attempt_id}", "`farm show RUN`")
-    begin, follow, live = (piece.offset, piece.next_offset, piece.live) if piece else (0, 0, True)
+    begin, follow, live = (piece.offset, piece.next_offset, piece.live) if piece else (0, 0, row.ended_at is None)
     return Response(
         piece.data if piece else b"",
         media_type="text/plain; charset=utf-8",

@@ -76,41 +76,62 @@ def _opened(
             yield None
             return
     with raw:
-        if name.endswith(".zst"):
-            reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True, closefd=False)
-            yield cast("IO[bytes]", reader)
-        else:
-            yield raw
+        yield cast("IO[bytes]", _Frames(raw)) if name.endswith(".zst") else raw
+
+
+class _Frames:
+    """Reads zstd frames one after the other, as far as they are whole: the last one may still be written, and what
+    is broken ends the log where it broke."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._held = b""
+        self._ended = False
+
+    def read(self, count: int) -> bytes:
+        while not self._held and not self._ended:
+            block = self._raw.read(_STEP // 4)
+            if not block:
+                break
+            self._held = self._decompress(block)
+        data, self._held = self._held[:count], self._held[count:]
+        return data
+
+    def _decompress(self, block: bytes) -> bytes:
+        out = b""
+        while block:
+            try:
+                out += self._frame.decompress(block)
+            except zstandard.ZstdError:
+                self._ended = True
+                return out
+            block = self._frame.unused_data if self._frame.eof else b""
+            if self._frame.eof:
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+        return out
 
 
 def _piece(source: IO[bytes], offset: int, limit: int) -> tuple[bytes, int]:
     """(bytes, where they begin)."""
     if offset < 0:
         return _tail(source, min(-offset, MAX_PIECE), limit)
-    if source.seekable() and not isinstance(source, zstandard.ZstdDecompressionReader):
+    if not isinstance(source, _Frames):
         end = source.seek(0, io.SEEK_END)
         start = source.seek(min(offset, end))
     else:
         start = 0
-        while start < offset and (skipped := _read(source, min(_STEP, offset - start))):
+        while start < offset and (skipped := source.read(min(_STEP, offset - start))):
             start += len(skipped)
     data = b""
-    while len(data) < limit and (more := _read(source, limit - len(data))):
+    while len(data) < limit and (more := source.read(limit - len(data))):
         data += more
     return data, start
 
 
 def _tail(source: IO[bytes], wanted: int, limit: int) -> tuple[bytes, int]:
     kept, read = b"", 0
-    while more := _read(source, _STEP):
+    while more := source.read(_STEP):
         read += len(more)
         kept = (kept + more)[-wanted:]
     return kept[:limit], read - len(kept)
-
-
-def _read(source: IO[bytes], count: int) -> bytes:
-    """The next bytes; empty at the end, and at a frame that is still being written."""
-    try:
-        return source.read(count)
-    except (zstandard.ZstdError, EOFError):
-        return b""
