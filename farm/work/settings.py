@@ -10,19 +10,22 @@ class WorkSettings:
     """Seconds unless the name says otherwise."""
 
     host: str = "local"
-    adb_port: int = 0  # 0: a free one, kept in the state folder
+    adb_port: int = 0  # 0: a free one, remembered in the state folder
     measure_slots: int = 1
     pushes: int = 4  # big pushes at a time
     heartbeat_every_s: float = 2.0  # host and device sightings
-    renew_every_s: float = 8.0  # leases: about a third of farm.domain.leases.FENCE
-    health_every_s: float = 15.0
-    readiness_every_s: float = 5.0
+    renew_every_s: float = 8.0  # leases: a third of farm.domain.leases.FENCE
+    health_every_s: float = 15.0  # a whole health check of an idle device
+    busy_health_every_s: float = 30.0  # and of one that works: a look costs it some of its time
     online_wait_s: float = 30.0  # a step waits so long for a device that is briefly away
     clean_wait_s: float = 45.0  # and cleaning so long, before quarantine
     clean_limit_s: float = 60.0
     planner_tick_s: float = 2.0
     give_up_s: float = 120.0  # a retry waits so long for a device that does not come back
-    attempt_limit_s: float = 3600.0
+    settle_limit_s: float = 300.0  # where a suite names no limit
     suite_limit_s: float = 600.0
     silence_limit_s: float = 60.0
+    runner_starts: int = 3  # how often a runner that died is started again in one attempt
+    runner_exit_s: float = 30.0  # after its last record, or after a cancel, a runner has so long to go
+    journal_poll_s: float = 0.15
     queue_poll_s: float = 0.05

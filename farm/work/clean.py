@@ -1,0 +1,91 @@
+"""The device is given back as it was taken, verified; or it goes into quarantine. Only then does its lease end."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+from farm.adb import clean, errors
+from farm.adb.device import Device
+from farm.adb.push_cache import BUNDLES_DIR, CAS_DIR
+from farm.domain.devices import Health
+from farm.domain.names import safe
+from farm.store import devices, leases
+from farm.work.context import Work
+from farm.work.step import Cut, Step
+from farm.work.supervisor import DeviceLock, Supervisor
+
+log = logging.getLogger(__name__)
+
+#: Stays on the device: what was pushed, by content, and the bundles that link to it.
+KEPT = (CAS_DIR, BUNDLES_DIR)
+_LOCK_S = 20.0
+
+
+def clean_device(step: Step) -> None:
+    """Nobody works on, the device is as before, the lease ends. What cannot be cleaned is quarantined with the reason."""
+    problem = None
+    try:
+        problem = _clean(step)
+    except Cut as cut:
+        problem = cut.reason
+    except errors.AdbError as error:
+        problem = f"{error} ({error.remedy})"
+    except Exception as error:
+        log.exception("attempt %d: cleaning failed", step.id)
+        problem = f"cleaning failed: {type(error).__name__}: {error}"
+    step.detail["clean"] = problem or "verified"
+    _end_lease(step, problem)
+
+
+def _clean(step: Step) -> str | None:
+    """What is wrong with the device now, None when it is clean."""
+    if not Supervisor(step.folder).kill():
+        return "its runner cannot be killed"
+    with DeviceLock(step.work.locks_dir, step.device_row.serial, _LOCK_S) as free:
+        if not free:
+            return "another process holds its lock"
+        before = step.folder / "snapshot.json"
+        if not before.exists():
+            return None  # it was never touched
+        step.wait_online(step.work.settings.clean_wait_s, checked=False)
+        step.say(f"{step.device_row.name} to be cleaned")
+        report = restore(step.device(), before, step.work.settings.clean_limit_s)
+    step.detail.update(killed=report.killed[:50], removed=report.removed[:50])
+    return None if report.ok else f"not clean: {'; '.join(report.differences[:5])}"
+
+
+def restore(device: Device, before: Path, limit_s: float) -> clean.CleanReport:
+    """Back to what `before` (a snapshot file) says, the push cache aside."""
+    snapshot = clean.Snapshot.from_json(json.loads(before.read_text()))
+    return clean.restore(device, snapshot, keep=KEPT, deadline_s=limit_s)
+
+
+def dirty_file(work: Work, serial: str) -> Path:
+    """There while a device waits to be cleaned: the snapshot of what it should be."""
+    return work.state / "dirty" / f"{safe(serial)}.json"
+
+
+def _end_lease(step: Step, problem: str | None) -> None:
+    if problem is not None:
+        _remember(step)
+    with step.work.db.session() as session:
+        now = step.work.db.now(session)
+        if problem is not None:
+            words = f"not cleaned after attempt {step.id}: {problem}"
+            devices.set_health(session, step.attempt.device_id, Health.BAD, words, "clean", now)
+        lease = leases.of_attempt(session, step.id, step.attempt.token)
+        if lease is not None:
+            leases.end(session, lease.id, now, "cleaned" if problem is None else f"quarantined: {problem}")
+
+
+def _remember(step: Step) -> None:
+    """Keep the snapshot where the agent finds it once the device can be reached again."""
+    before = step.folder / "snapshot.json"
+    if before.exists():
+        target = dirty_file(step.work, step.device_row.serial)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_suffix(".part")
+        partial.write_bytes(before.read_bytes())
+        partial.replace(target)

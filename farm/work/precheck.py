@@ -1,0 +1,63 @@
+"""The first step: can this attempt work on this device at all? And what the device looks like before it is touched."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from farm.adb import clean, health
+from farm.adb.logcat import LogcatStream
+from farm.domain.outcomes import Outcome
+from farm.work.step import Cut, Step
+
+
+def precheck(step: Step) -> None:
+    """Device there and fit, a file for its ABI; logcat runs from here on, a snapshot tells clean what to restore."""
+    step.folder.mkdir(parents=True, exist_ok=True)
+    abi = step.device_row.labels.get("abi", "")
+    if abi not in step.bundle.manifest["files"]:
+        have = ", ".join(step.bundle.manifest["files"])
+        raise Cut(Outcome.REFUSED, f"the bundle has files for {have}, {step.device_row.name} is {abi or 'unknown'}")
+    step.wait_online(step.work.settings.online_wait_s)
+    ensure_logcat(step)
+    report = _fit(step)
+    step.detail["health"] = {
+        "temperature_c": report.temperature_c,
+        "battery_pct": report.battery_pct,
+        "free_bytes": report.free_bytes,
+        "clock_skew_s": report.clock_skew_s,
+    }
+    take_snapshot(step)
+
+
+def ensure_logcat(step: Step) -> None:
+    """The device's log streams into the attempt's folder; after a restart of the farm it goes on there."""
+    if step.id not in step.work.logcats:
+        stream = LogcatStream(step.device(), step.folder / "logcat.zst")
+        stream.start()
+        step.work.logcats[step.id] = stream
+
+
+def take_snapshot(step: Step) -> None:
+    """Once per attempt: after a re-entry the device may be touched already, and the first look counts."""
+    path = step.folder / "snapshot.json"
+    if path.exists():
+        return
+    partial = path.with_suffix(".part")
+    partial.write_text(json.dumps(clean.snapshot(step.device()).to_json()))
+    partial.replace(path)
+
+
+def _fit(step: Step) -> health.HealthReport:
+    """A health report without problems; one that has some is looked at again until the wait is over."""
+    end = time.monotonic() + step.work.settings.online_wait_s
+    while True:
+        report = health.check(step.device())
+        if report.ok:
+            return report
+        words = "; ".join(report.problems) or "it did not answer"
+        if time.monotonic() >= end:
+            raise Cut(Outcome.INFRA_ERROR, f"{step.device_row.name} is not fit for work: {words}")
+        step.say(f"{step.device_row.name} to become fit: {words}")
+        step.check()
+        step.pause(0.5)

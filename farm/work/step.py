@@ -1,0 +1,236 @@
+"""What every step of an attempt does first and last: the attempt's row and its token decide, the workflow re-enters.
+
+A step that was done is passed over, one that was interrupted begins again from its start, so each must be idempotent.
+An attempt that has its outcome goes straight on to collect and clean. The first cause of an end wins; a later truth is
+kept beside it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from farm.adb import errors
+from farm.adb.device import Device
+from farm.domain.journal import clip
+from farm.domain.outcomes import Outcome, Phase
+from farm.store import leases, tables
+from farm.store.bus import touch
+from farm.work.context import Work
+
+log = logging.getLogger(__name__)
+
+
+class Stopping(BaseException):
+    """The farm is being stopped: the step is left as it is and entered again after the next start.
+
+    No Exception, so that nothing on the way records it as the step's result.
+    """
+
+
+class Cut(Exception):
+    """The attempt ends here, with this outcome."""
+
+    def __init__(self, outcome: Outcome, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class Step:
+    """One step under way: the attempt's facts as they were at its start, and the ways to speak and to be stopped."""
+
+    work: Work
+    phase: Phase
+    attempt: tables.Attempt
+    job: tables.Job
+    run: tables.Run
+    device_row: tables.Device
+    bundle: tables.Bundle
+    pack: tables.SuitePack
+    detail: dict[str, Any] = field(default_factory=dict)  # kept with the phase, shown in the timeline
+    _said: tuple[float, str | None] = (0.0, None)
+
+    @property
+    def id(self) -> int:
+        return self.attempt.id
+
+    @property
+    def folder(self) -> Any:
+        return self.work.attempt_dir(self.attempt.id)
+
+    def device(self) -> Device:
+        """The leased device; every connection makes sure that it is this very one."""
+        address = self.device_row.address or self.device_row.serial
+        return Device(self.work.adb_host, self.work.adb_port, address, serial=self.device_row.serial)
+
+    def say(self, waiting_for: str | None) -> None:
+        """Show what the step waits for; often repeated words reach the database twice a second at most."""
+        at, last = self._said
+        if waiting_for == last or (waiting_for and last and time.monotonic() - at < 0.5):
+            return
+        self._said = (time.monotonic(), waiting_for)
+        with self.work.db.session() as session:
+            session.get_one(tables.Attempt, self.id).waiting_for = waiting_for
+            self.touch(session)
+
+    def touch(self, session: Session) -> None:
+        now = self.work.db.now(session)
+        touch(session, "attempt", self.id, at=now, run_id=self.run.id, device_id=self.attempt.device_id)
+
+    def check(self) -> None:
+        """Raise Stopping, or Cut when a cancel was asked for or the lease is no longer ours."""
+        if self.work.stopping.is_set():
+            raise Stopping
+        with self.work.db.read() as session:
+            attempt = session.get_one(tables.Attempt, self.id)
+            if attempt.cancel_at is not None:
+                raise Cut(Outcome.CANCELLED, f"cancelled during {self.phase.value}")
+            lease = leases.of_attempt(session, self.id, attempt.token)
+            if lease is None or lease.released_at is not None:
+                raise _lease_lost(session, attempt, lease is not None)
+
+    def pause(self, seconds: float) -> None:
+        """Sleep a little, waking at once when the farm stops."""
+        if self.work.stopping.wait(seconds):
+            raise Stopping
+
+    def wait_online(self, limit_s: float, *, checked: bool = True) -> None:
+        """Wait until adb lists the device as online. Raises Cut: device-lost."""
+        end = time.monotonic() + limit_s
+        while True:
+            with self.work.db.read() as session:
+                row = session.get_one(tables.Device, self.attempt.device_id)
+            if row.connection == "device":
+                self.device_row = row
+                return
+            if time.monotonic() >= end:
+                raise Cut(Outcome.DEVICE_LOST, f"adb says {row.connection!r} for {limit_s:g} s")
+            self.say(f"{row.name} to come back (adb says {row.connection})")
+            if checked:
+                self.check()
+            self.pause(0.25)
+
+
+def _lease_lost(session: Session, attempt: tables.Attempt, released: bool) -> Cut:
+    row = session.query(tables.Lease).filter_by(attempt_id=attempt.id).order_by(tables.Lease.id.desc()).first()
+    why = row.end_reason if row is not None and row.end_reason else "it was ended by somebody else"
+    if released and row is not None and row.ends_at <= (row.released_at or row.ends_at):
+        return Cut(Outcome.TIMED_OUT, f"the lease reached its hard end during {attempt.phase}")
+    return Cut(Outcome.INFRA_ERROR, f"the attempt lost its lease: {why}")
+
+
+Body = Callable[[Step], None]
+#: Steps that an attempt with an outcome passes over.
+_FORWARD = (Phase.PRECHECK, Phase.DEPLOY, Phase.SETTLE, Phase.EXECUTE)
+
+
+def run_step(work: Work, attempt_id: int, phase: Phase, body: Body) -> None:
+    """Enter a step, unless the attempt is past it, and note how it went. Never raises but Stopping."""
+    if work.stopping.is_set():
+        raise Stopping
+    step = _enter(work, attempt_id, phase)
+    if step is None:
+        return
+    try:
+        if phase in _FORWARD and phase is not Phase.EXECUTE:
+            step.check()
+        body(step)
+        cut = None
+    except Cut as raised:
+        cut = raised
+    except errors.AdbError as error:
+        cut = adb_cut(phase, error)
+    except Exception as error:
+        log.exception("attempt %d: %s failed", attempt_id, phase.value)
+        cut = Cut(Outcome.INFRA_ERROR, f"{phase.value} failed: {type(error).__name__}: {error}")
+        _note_incident(step, cut.reason, traceback.format_exc())
+    _leave(step, cut)
+
+
+def adb_cut(phase: Phase, error: errors.AdbError) -> Cut:
+    """What an error of the adb room means for the attempt."""
+    words = f"{error} ({error.remedy})"
+    if isinstance(error, errors.AdbServerGone):
+        return Cut(Outcome.INFRA_ERROR, words)
+    if isinstance(error, errors.DeviceUnavailable):
+        return Cut(Outcome.DEVICE_LOST, words)
+    if isinstance(error, errors.Cancelled):
+        return Cut(Outcome.CANCELLED, f"cancelled during {phase.value}")
+    if phase is Phase.DEPLOY:
+        return Cut(Outcome.DEPLOY_FAILED, words)
+    return Cut(Outcome.INFRA_ERROR, words)
+
+
+def set_outcome(attempt: tables.Attempt, outcome: Outcome, reason: str) -> None:
+    """The first cause wins; another one that comes later is shown beside it."""
+    reason = clip(reason, 4000)
+    if attempt.outcome is None:
+        attempt.outcome, attempt.reason = outcome.value, reason
+    elif attempt.outcome != outcome.value and attempt.late_outcome is None:
+        attempt.late_outcome, attempt.late_reason = outcome.value, reason
+
+
+def _enter(work: Work, attempt_id: int, phase: Phase) -> Step | None:
+    with work.db.session() as session:
+        attempt = session.get_one(tables.Attempt, attempt_id)
+        at = Phase(attempt.phase)
+        if at is Phase.DONE or phase.before(at):
+            return None
+        live = phase is Phase.EXECUTE and at is Phase.EXECUTE  # its runner may still be there and must be ended
+        if attempt.outcome is not None and phase in _FORWARD and not live:
+            return None
+        now = work.db.now(session)
+        attempt.phase, attempt.waiting_for = phase.value, None
+        attempt.started_at = attempt.started_at or now
+        if session.get(tables.AttemptPhase, (attempt_id, phase.value)) is None:
+            session.add(tables.AttemptPhase(attempt_id=attempt_id, phase=phase.value, began_at=now, detail={}))
+        job = session.get_one(tables.Job, attempt.job_id)
+        run = session.get_one(tables.Run, job.run_id)
+        step = Step(
+            work,
+            phase,
+            attempt,
+            job,
+            run,
+            session.get_one(tables.Device, attempt.device_id),
+            session.get_one(tables.Bundle, run.bundle_hash),
+            session.get_one(tables.SuitePack, run.pack_hash),
+        )
+        step.touch(session)
+        return step
+
+
+def _leave(step: Step, cut: Cut | None) -> None:
+    with step.work.db.session() as session:
+        attempt = session.get_one(tables.Attempt, step.id)
+        if cut is not None:
+            set_outcome(attempt, cut.outcome, cut.reason)
+        attempt.waiting_for = None
+        row = session.get(tables.AttemptPhase, (step.id, step.phase.value))
+        if row is not None:
+            row.ended_at = step.work.db.now(session)
+            row.detail = {**row.detail, **step.detail}
+        step.touch(session)
+
+
+def _note_incident(step: Step, summary: str, evidence: str) -> None:
+    with step.work.db.session() as session:
+        session.add(
+            tables.Incident(
+                attempt_id=step.id,
+                seq=None,
+                device_id=step.attempt.device_id,
+                at=step.work.db.now(session),
+                klass="farm-error",
+                summary=clip(summary, 4000),
+                evidence=clip(evidence),
+            )
+        )
