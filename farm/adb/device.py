@@ -139,10 +139,12 @@ class Device:
 
     def reboot(self) -> None:
         """Restart it. Returns once the device has taken the order; it is gone for a while afterwards."""
-        try:
-            self._link.output("reboot", timeout_s=10)
-        except TimeoutError:
-            pass  # some devices keep the connection until they go
+        with self._link.service("reboot:") as connection:
+            try:
+                connection.sock.settimeout(10)
+                connection.sock.recv(1)
+            except OSError:
+                pass  # some devices keep the connection until they go, some break it
 
     def open_tcp(self, port: int, timeout_s: float = 10.0) -> socket.socket:
         """A byte stream to a port of the device's own loopback, without any forward on the host.

@@ -96,7 +96,7 @@ _WORDINGS: tuple[tuple[re.Pattern[str], type[AdbError]], ...] = (
         re.compile(r"device .*not found|no devices?(/emulators)? found|unknown host service.*transport", re.I),
         DeviceGone,
     ),
-    (re.compile(r"no such device|transport.*(closed|not found)|device disconnected|^closed$", re.I), DeviceGone),
+    (re.compile(r"no such device|transport.*(closed|not found)|device disconnected", re.I), DeviceGone),
 )
 
 

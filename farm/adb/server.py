@@ -17,7 +17,7 @@ from pathlib import Path
 
 import adbutils
 
-from farm.adb.connection import Client, query
+from farm.adb.connection import Client, device_query, query
 from farm.adb.deadline import Deadline
 from farm.adb.errors import AdbError, AdbServerGone, DeviceGone, DeviceOffline, RemoteError, Unauthorized
 
@@ -112,8 +112,14 @@ class AdbServer:
         return pid if command[1:3] == [b"-P", str(self.port).encode()] else None
 
     def connect(self, address: str, timeout_s: float = 15.0) -> None:
-        """`adb connect host:port`; raises DeviceGone, DeviceOffline, Unauthorized, AdbServerGone."""
+        """`adb connect host:port`; raises DeviceGone, Unauthorized, AdbServerGone.
+
+        A transport whose device was away is "already connected" for adb, and offline for ever: it is made anew.
+        """
         answer = query(self.host, self.port, f"host:connect:{address}", address, timeout_s)
+        if answer.startswith("already connected to") and self._is_offline(address):
+            self.disconnect(address)
+            answer = query(self.host, self.port, f"host:connect:{address}", address, timeout_s)
         if answer.startswith(("connected to", "already connected to")):
             return
         if "authenticate" in answer or "unauthorized" in answer:
@@ -124,6 +130,14 @@ class AdbServer:
         """`adb disconnect host:port`; not connected is fine."""
         with contextlib.suppress(RemoteError, DeviceGone, DeviceOffline):
             query(self.host, self.port, f"host:disconnect:{address}", address)
+
+    def _is_offline(self, address: str) -> bool:
+        try:
+            return device_query(self.host, self.port, address, "get-state") == "offline"
+        except DeviceOffline:
+            return True
+        except DeviceGone:
+            return False
 
     def _wait_alive(self, limit: Deadline) -> bool:
         while not self.alive():

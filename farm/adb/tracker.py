@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 _BACKOFF_S = (0.1, 10.0)
 #: How often a kept address that is not listed is tried again.
 _KEEP_S = 1.0
+#: A transport that is offline for longer than a handshake takes is made anew.
+_OFFLINE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class Tracker:
         self._changed = threading.Condition()
         self._entries: list[AdbEntry] = []
         self._keep: frozenset[str] = frozenset()
+        self._offline_since: dict[str, float] = {}
         self._stopping = threading.Event()
         self._wake_keeper = threading.Event()
         self._socket: HostSocket | None = None
@@ -192,15 +196,26 @@ class Tracker:
         while not self._stopping.is_set():
             self._wake_keeper.clear()
             with self._changed:
-                listed = {entry.serial for entry in self._entries}
-                missing = [address for address in self._keep if address not in listed]
+                missing = self._missing()
             for address in missing:
                 if self._stopping.is_set():
                     return
                 self._try_connect(address)
-            self._wake_keeper.wait(_KEEP_S if missing else None)
+            self._wake_keeper.wait(_KEEP_S if missing or self._offline_since else None)
             if missing:
                 self._stopping.wait(0.1)  # a list that flaps must not become a busy loop
+
+    def _missing(self) -> list[str]:
+        """Kept addresses that are not listed, or offline for so long that it is no handshake any more."""
+        now = time.monotonic()
+        state = {entry.serial: entry.state for entry in self._entries}
+        offline = {address for address in self._keep if state.get(address) == "offline"}
+        self._offline_since = {address: self._offline_since.get(address, now) for address in offline}
+        return [
+            address
+            for address in self._keep
+            if address not in state or now - self._offline_since.get(address, now) > _OFFLINE_S
+        ]
 
     def _try_connect(self, address: str) -> None:
         """A connect that nothing answers takes adb ten seconds: knock first."""
