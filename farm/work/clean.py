@@ -24,7 +24,7 @@ _LOCK_S = 20.0
 
 
 def clean_device(step: Step) -> None:
-    """Nobody works on, the device is as before, the lease ends. What cannot be cleaned is quarantined with the reason."""
+    """Nobody works on, the device is as before, its lease ends. What cannot be cleaned is quarantined, with why."""
     problem = None
     try:
         problem = _clean(step)

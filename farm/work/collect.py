@@ -56,7 +56,7 @@ def stop_logcat(step: Step) -> None:
 
 
 def _files(step: Step) -> list[tuple[str, Path, str | None, str]]:
-    """Name, place, test and media type: the farm's own, what the journal names, and what lies in the artifacts' folder."""
+    """Name, place, test, media type: the farm's own, what the journal names, what lies in the artifacts' folder."""
     found: dict[str, tuple[str, Path, str | None, str]] = {
         name: (name, step.folder / name, None, media_type) for name, media_type in OWN.items()
     }
@@ -77,11 +77,11 @@ def _files(step: Step) -> list[tuple[str, Path, str | None, str]]:
     for parent, folders, names in os.walk(root):
         folders.sort()
         for file in sorted(names):
-            path = Path(parent, file)
-            relative = path.relative_to(step.folder).as_posix()
-            name = path.relative_to(root).as_posix()[:300]
+            left = Path(parent, file)
+            relative = left.relative_to(step.folder).as_posix()
+            name = left.relative_to(root).as_posix()[:300]
             if relative not in paths and name not in found and len(found) < MAX_FILES:
-                found[name] = (name, path, None, "application/octet-stream")
+                found[name] = (name, left, None, "application/octet-stream")
     return list(found.values())
 
 

@@ -70,7 +70,7 @@ def file_specs(step: Step) -> tuple[list[FileSpec], FileSpec | None]:
 
 
 def _asker(step: Step) -> Callable[[], bool]:
-    """Asked between pieces: a cancel, a lost lease or a stop of the farm raises from here, seldom enough to be cheap."""
+    """Asked between pieces: a cancel, a lost lease or a stop of the farm raises from here; 5 looks a second."""
     asked = 0.0
 
     def cancelled() -> bool:

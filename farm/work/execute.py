@@ -59,11 +59,11 @@ class _Execution:
     def _over(self) -> bool:
         """Whether the journal has its end; a runner that died without one is started again."""
         self._follow()
-        if self.tail.end is not None:
+        if self.tail.has_ended():
             return True
         if not self.runner.alive():
             self._follow()  # what it wrote between the last look and its death
-            if self.tail.end is not None:
+            if self.tail.has_ended():
                 return True
             self._restart()
         return False
@@ -75,9 +75,9 @@ class _Execution:
             self._stop(cut)
             raise
         if overdue:
-            cut = Cut(Outcome.INFRA_ERROR, "the runner overran its own time limits and was ended")
-            self._stop(cut)
-            raise cut
+            late = Cut(Outcome.INFRA_ERROR, "the runner overran its own time limits and was ended")
+            self._stop(late)
+            raise late
         self.step.pause(self.settings.journal_poll_s)
 
     def _follow(self) -> None:
@@ -89,7 +89,7 @@ class _Execution:
 
     def _find_or_start(self) -> None:
         """Adopt a living runner; with none, and none just starting, begin one (unless the journal has its end)."""
-        if self.tail.end is not None or self.runner.alive():
+        if self.tail.has_ended() or self.runner.alive():
             return
         self.step.check()
         with DeviceLock(self.step.work.locks_dir, self.step.device_row.serial, START_S / 4) as free:
@@ -142,7 +142,7 @@ class _Execution:
         )
 
     def _finished(self) -> list[str]:
-        """Tests that ended for good: in earlier attempts that lost their device, and in this one before its runner died."""
+        """Tests that ended for good: in earlier attempts that lost their device, and here before a runner died."""
         with self.step.work.db.read() as session:
             earlier = jobs.carried(runs.attempt_ends(session, self.step.job.id))
             own = session.query(tables.Test).filter_by(attempt_id=self.step.id)

@@ -28,6 +28,10 @@ class JournalTail:
         self.starts = 0
         self.end: Record | None = None
 
+    def has_ended(self) -> bool:
+        """Whether the runner wrote its last word."""
+        return self.end is not None
+
     def read(self) -> list[Record]:
         """The whole records that came since the last call; a torn last line waits for its rest."""
         try:

@@ -15,16 +15,16 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from farm.domain import scheduling
-from farm.domain.jobs import limits_of, settle_of
+from farm.domain.jobs import job_outcome, limits_of, settle_of
 from farm.domain.leases import HARD_END, HEARTBEAT, LeaseVerdict
 from farm.domain.outcomes import Outcome, Phase, State
 from farm.domain.selectors import parse
 from farm.store import devices, leases, runs, tables
 from farm.store.bus import Change, touch
 from farm.store.db import Database
-from farm.work import verdict
 from farm.work.admission import selector_of
 from farm.work.settings import WorkSettings
+from farm.work.verdict import close_if_host_is_lost
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Planner:
             for lease, why in leases.expire(session, now, trust_heartbeat=trusted):
                 log.warning("lease %d of device %d (%s): %s", lease.id, lease.device_id, lease.holder, why.value)
                 if why is LeaseVerdict.SILENT:
-                    verdict.close_if_host_is_lost(session, lease, now)
+                    close_if_host_is_lost(session, lease, now)
 
     def _grant(self, grant: scheduling.Grant) -> None:
         try:
@@ -197,7 +197,7 @@ def start_attempt(
 
 def _give_up(session: Session, job: tables.Job, reason: str, now: datetime) -> None:
     ends = runs.attempt_ends(session, job.id)
-    outcome = verdict.job_outcome(ends) if ends else Outcome.DEVICE_LOST
+    outcome = job_outcome(ends) if ends else Outcome.DEVICE_LOST
     left = len({t.test for e in ends for t in e.tests if not t.finished()})
     tail = f"; {left} tests were not finished" if left else ""
     runs.end_job(session, job, outcome, f"{reason} after {len(ends)} tries{tail}", now)

@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 
 from farm.domain.devices import Health
 from farm.domain.jobs import decide
-from farm.domain.jobs import job_outcome as job_outcome
 from farm.domain.leases import HEARTBEAT, Lease
 from farm.domain.outcomes import MEANING, HealthEffect, Outcome, Phase, State
 from farm.store import devices, leases, runs, tables
