@@ -13,6 +13,7 @@ import fcntl
 import json
 import logging
 import os
+import signal
 import socket
 import sys
 from contextlib import suppress
@@ -75,6 +76,9 @@ def serve(settings: Settings, listener: socket.socket) -> None:
         farm,
         _url(settings, listener),
     )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # uvicorn raises the signal again once it has stopped, for whoever started it: there is nothing left to do then.
+        signal.signal(number, lambda *_: None)
     try:
         server.run(sockets=[listener])
     finally:

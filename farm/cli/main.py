@@ -14,6 +14,7 @@ import click
 
 from farm.cli.errors import CliError, show_error
 from farm.domain.outcomes import ExitCode
+from farm.settings import SettingsError
 
 #: Subcommand → (module, what it is for). The listing must not import them.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -96,6 +97,9 @@ def _main(argv: list[str]) -> int:
     except CliError as error:
         show_error(error.message, error.hint)
         return int(error.code)
+    except SettingsError as error:
+        show_error(str(error))
+        return int(ExitCode.REFUSED)
     except click.UsageError as error:
         error.show()
         return int(ExitCode.REFUSED)

@@ -1,0 +1,104 @@
+"""`farm up` and `farm down`: one server per state folder, found again, ended cleanly, survived by its data."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from farm.cli import processes
+from farm.settings import load
+from tests.cli.conftest import Done, farm
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[Path]:
+    """A state folder whose server, if one is left, is stopped at the end."""
+    yield tmp_path / "farm"
+    farm("down", state=tmp_path / "farm")
+    processes.wait_until(lambda: processes.running_server(load({}, state=tmp_path / "farm")) is None, 60, "the end")
+
+
+def up(state: Path, *arguments: str) -> Done:
+    inventory = state.parent / "devices.yaml"
+    inventory.write_text("virtual: false\n")
+    return farm("up", "--detach", "--port", "0", "--inventory", str(inventory), *arguments, state=state)
+
+
+def server_of(state: Path) -> dict[str, object]:
+    return dict(json.loads((state / "server.json").read_text()))
+
+
+def test_a_farm_goes_up_and_down(state: Path) -> None:
+    started = up(state)
+    assert started.code == 0, started.err
+    url = str(server_of(state)["url"])
+    assert url in started.out
+    assert "/login/once/" in started.out
+    assert farm("devices", "--json", state=state).json()["devices"] == []
+    assert farm("down", state=state).code == 0
+    assert not (state / "server.json").exists()
+    assert farm("devices", state=state).code == 2
+    assert "No farm runs" in farm("down", state=state).err
+
+
+def test_the_admin_token_stands_in_the_log_of_the_first_start_alone(state: Path) -> None:
+    up(state)
+    first = (state / "server.log").read_text()
+    assert first.count("Admin token, shown this once: farm_") == 1
+    farm("down", state=state)
+    up(state)
+    assert (state / "server.log").read_text().count("Admin token") == 1
+
+
+def test_a_second_start_says_that_it_runs(state: Path) -> None:
+    up(state)
+    again = up(state)
+    assert again.code == 0
+    assert "runs already" in again.err
+
+
+def test_two_servers_never_share_a_state_folder(state: Path) -> None:
+    import subprocess
+
+    up(state)
+    line = processes.server_command(load({}, state=state, port=0))
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "runs already" in done.stderr
+
+
+def test_a_killed_server_leaves_a_folder_that_starts_again(state: Path) -> None:
+    up(state)
+    pid = int(str(server_of(state)["pid"]))
+    token = (state / "cli-token").read_text()
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: processes.start_time(pid) is None)
+    stale = farm("devices", state=state)
+    assert stale.code == 2
+    assert "no farm answers" in stale.err
+    assert up(state).code == 0
+    assert (state / "cli-token").read_text() == token
+    assert farm("runs", "--json", state=state).json()["runs"] == []
+
+
+def test_a_taken_port_is_told_with_the_way_out(state: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = farm("up", "--detach", "--port", str(taken.getsockname()[1]), state=state)
+    assert done.code == 2
+    assert "--port 0" in done.err
+
+
+def test_another_process_with_the_same_pid_is_not_stopped(state: Path) -> None:
+    state.mkdir()
+    me = {"pid": os.getpid(), "start_time": "1", "url": "http://127.0.0.1:1"}
+    (state / "server.json").write_text(json.dumps(me))
+    assert "No farm runs" in farm("down", state=state).err
