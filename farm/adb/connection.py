@@ -60,7 +60,7 @@ class HostSocket:
         return sock
 
     def send_service(self, service: str) -> None:
-        data = service.encode()
+        data = service.encode("utf-8", "surrogateescape")
         if len(data) > MAX_SERVICE:
             raise RemoteError(
                 f"a request of {len(data)} bytes is longer than adb's {MAX_SERVICE}",

@@ -48,7 +48,7 @@ class Link:
 
     def start_service(self, service: str, timeout_s: float = SERVICE_TIMEOUT_S) -> HostSocket:
         """`service` without waiting for the device to accept it."""
-        connection = self._transport()
+        connection, _ = self.transport()
         try:
             connection.sock.settimeout(timeout_s)
             connection.send_service(service)
@@ -69,7 +69,8 @@ class Link:
     def state(self) -> str:
         return device_query(self.host, self.port, self.address, "get-state")
 
-    def _transport(self) -> HostSocket:
+    def transport(self) -> tuple[HostSocket, int]:
+        """A connection bound to the device, which has proven who it is, and the id of its transport."""
         self._watch_server()
         connection, transport = open_transport(self.host, self.port, self.address)
         if self.serial is not None and transport != self._proven:
@@ -78,7 +79,7 @@ class Link:
             except BaseException:
                 connection.close()
                 raise
-        return connection
+        return connection, transport
 
     def _watch_server(self) -> None:
         """A server that was restarted counts transports from 1 again: nothing is proven any more."""

