@@ -122,6 +122,6 @@ def availability(device: DeviceFacts, now: datetime) -> tuple[Availability, str]
     battery = device.readiness.battery_pct
     if device.readiness.has_battery and battery is not None and battery < MIN_BATTERY_PCT:
         return Availability.NOT_READY, f"its battery is below {MIN_BATTERY_PCT} %"
-    if device.health is Health.SUSPECT:
+    if device.health in (Health.SUSPECT, Health.BAD):  # bad until a time that has passed: looked at before use
         return Availability.CHECKING, device.health_reason or "checked before its next use"
     return Availability.READY, "ready"
