@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 PACK = "/farm/pack"
 WORK = "/farm/work"
@@ -165,6 +166,12 @@ class Started:
     process: subprocess.Popen[bytes]
     child: int
     release_fd: int
+
+    @property
+    def stdout(self) -> IO[bytes]:
+        """What the inside prints, both streams."""
+        assert self.process.stdout is not None, "started with a pipe"
+        return self.process.stdout
 
     def go(self) -> None:
         os.write(self.release_fd, b"x")

@@ -85,6 +85,11 @@ class Service:
                     text = f"{klass}: {count - SPOKEN_REFUSALS} more like these"
                     self._journal.record(Kind.NOTE, level="warning", text=text)
 
+    def running_test(self) -> str | None:
+        """The test that runs now; the first of them where there are several."""
+        with self._lock:
+            return next((key.split("\0")[0] for key in self._gate.running), None)
+
     def waiting_for_slot(self) -> bool:
         """Whether a test waits for a measure slot just now: that is not silence."""
         return bool(self._waiting_since)
@@ -100,7 +105,7 @@ class Service:
             self._refusals[klass] += 1
             if self._refusals[klass] > SPOKEN_REFUSALS:
                 return
-            test = next((key.split("\0")[0] for key in self._gate.running), None)
+            test = self.running_test()
             fields: dict[str, Any] = {"test": test} if test else {}
             fields.update(device=device or self._gate.first_device, summary=summary[:2000], evidence=evidence[:8000])
             self._journal.record(Kind.INCIDENT, **{"class": klass}, **fields)

@@ -2,8 +2,8 @@
 
 A tombstone begins with a line of stars and is printed by Android's `debuggerd` into `/data/tombstones`, into the crash
 log buffer (with a log prefix before every line), and, by engines that handle their own fatal signals, to stderr. Read
-here: pid, tid, thread, process, signal, code, fault address, abort message, backtrace. A field that does not stand there
-is None. Source of the format: Android's system/core/debuggerd (tombstone.cpp) and lmkd.
+here: pid, tid, thread, process, signal, code, fault address, abort message, backtrace. A field that is not there is
+None. Source of the format: Android's system/core/debuggerd (tombstone.cpp) and lmkd.
 """
 
 from __future__ import annotations
@@ -152,9 +152,9 @@ def _take(found: list[Crash], line: str) -> None:
         )
     elif match := _ABORT.match(line):
         found[-1] = replace(found[-1], abort_message=match[1])
-    elif (match := _FRAME.match(line)) and len(found[-1].backtrace) < MAX_FRAMES:
-        if int(match[1]) >= len(found[-1].backtrace):  # the first thread's frames: numbers grow
-            found[-1] = replace(found[-1], backtrace=(*found[-1].backtrace, line.strip()))
+    elif (match := _FRAME.match(line)) and len(found[-1].backtrace) <= int(match[1]) < MAX_FRAMES:
+        # Only the first thread's frames: their numbers grow.
+        found[-1] = replace(found[-1], backtrace=(*found[-1].backtrace, line.strip()))
 
 
 def _put(found: list[Crash], crash: Crash) -> None:

@@ -89,6 +89,7 @@ class EngineResult:
     command: str
     exit_code: int
     seconds: float  # wall time on the host, start and end of the process included
+    began: float | None = None  # the engine's start on the host's monotonic clock, as near as it can be told
     figures: tuple[Figure, ...] = ()
     texts: tuple[str, ...] = ()  # output text per measured iteration
     stages: tuple[StageSpan, ...] = ()

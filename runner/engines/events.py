@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,7 +14,7 @@ from farm.evidence.engines.report import Reading
 from runner.engines.base import BundleOnDevice, EngineExit, EngineRequest, EngineResult, Figure, StageSpan
 from runner.engines.process import Ended, Runner
 
-#: Stages that may take their time before the first progress: mapping a model from slow storage.
+#: Field of a request, or parameter of a bundle -> option.
 _OPTIONS = (
     ("threads", "--threads"),
     ("ctx", "--ctx"),
@@ -46,12 +48,16 @@ class EventsAdapter:
         self, request: EngineRequest, silence_s: float, on_iteration: Callable[[int], None] = lambda _: None
     ) -> EngineResult:
         stream = EventStream()
+        began = [math.inf]
 
         def take(line: str) -> None:
             event = stream.feed(line)
-            if event is not None and event.kind == "result":
+            if event is None:
+                return
+            began[0] = min(began[0], time.monotonic() - event.t_us / 1e6)  # the promptest event tells best
+            if event.kind == "result":
                 on_iteration(len(stream.results) - 1)
-            elif event is not None and event.kind == "stage_begin" and stream.stage == "prefill":
+            elif event.kind == "stage_begin" and stream.stage == "prefill":
                 on_iteration(-1)
 
         ended = self._runner.run(
@@ -63,7 +69,7 @@ class EventsAdapter:
             doing=lambda: stream.stage,
         )
         _check(ended, stream)
-        return _result(ended, stream)
+        return _result(ended, stream, began[0])
 
     def arguments(self, request: EngineRequest) -> list[str]:
         """The engine's command line for a request."""
@@ -102,12 +108,13 @@ def _check(ended: Ended, stream: EventStream | None) -> None:
         raise EngineExit("the engine's event stream has no end", evidence=f"{evidence}\n--- stdout\n{last_words}")
 
 
-def _result(ended: Ended, stream: EventStream) -> EngineResult:
+def _result(ended: Ended, stream: EventStream, began: float) -> EngineResult:
     report = stream.report()
     return EngineResult(
         command=ended.command,
         exit_code=ended.exit_code,
         seconds=ended.seconds,
+        began=began if math.isfinite(began) else None,
         figures=tuple(figure(reading) for reading in report.readings),
         texts=tuple(result.text for result in stream.results if result.text is not None),
         stages=tuple(StageSpan(s.name, s.iteration, s.began_s, s.duration_s, s.counters) for s in stream.stages),

@@ -1,6 +1,6 @@
 """The event stream of the reference engine, and of any engine that wants to be understood without a parser of its own.
 
-One JSON object per line: `{"v":1,"seq":N,"t_us":T,"ev":KIND,…}`, T in µs since the start of the process on its monotonic
+One JSON object per line: `{"v":1,"seq":N,"t_us":T,"ev":KIND,…}`, T in µs since the process began, on its monotonic
 clock. Kinds: hello, model, stage_begin, stage_end, progress, token, backend, ops, memory, error, result, bye. What was
 not measured is absent or null. The format is described in engine/EVENTS.md. Lines of other origin are passed over.
 """

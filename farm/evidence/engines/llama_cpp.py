@@ -3,8 +3,8 @@
 Source of the format: llama.cpp, tools/llama-bench (its README and printer classes). The JSON forms carry every sample
 (`samples_ts`, tokens per second); the table has mean and deviation only, over an unknown number of repetitions, so its
 figure is one value. A row that is cut off is no row. The names are those that llama-bench uses: `pp512` (prompt),
-`tg128` (generation), `pp512+tg128`, with `@ d512` for a depth. Figures are named prefill_rate, decode_rate or rate, with
-the test in the labels.
+`tg128` (generation), `pp512+tg128`, with `@ d512` for a depth. Figures are named prefill_rate, decode_rate or rate,
+with the test in the labels.
 """
 
 from __future__ import annotations

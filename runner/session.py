@@ -1,0 +1,237 @@
+"""The supervisor of one attempt: `python -m runner.session FOLDER`.
+
+It stands outside the sandbox, in a session of its own, and outlives whoever started it. It takes the devices' locks,
+serves lens and ear, starts pytest in the sandbox, watches limits, fence and cancel, takes stacks before it kills, and
+writes the journal, whose last record is `end`. Started again on the folder of a runner that was killed, it goes on: no
+finished test runs twice, the journal's numbers continue.
+
+Exit codes: 0 the journal has its end; 2 the folder cannot be used; 3 another runner has it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from farm.adb.lens import LensServer, Refusal
+from farm.domain.journal import Kind, clip
+from farm.domain.manifests import ManifestError
+from farm.domain.outcomes import Outcome
+from farm.domain.packs import read_pack
+from runner import sandbox
+from runner.gate import Gate
+from runner.journal import FileJournal, read
+from runner.locks import FileLock, LockBusy, device_lock, measure_slots
+from runner.service import Service
+from runner.spec import AttemptSpec, Limits, SpecError, load
+from runner.supervise import Inside
+from runner.verdict import Verdict, conclude, finished_tests
+from runner.watch import Stop, Watch
+from runner.witness import View, Witness
+
+#: An earlier holder of a device (a runner that is being killed, a cleaning) gets this long to let go.
+LOCK_WAIT_S = 20.0
+
+
+class NoSuite(Exception):
+    """The pack does not have what the attempt asks for."""
+
+
+class Terminated(Exception):
+    """Somebody ended this process with a signal."""
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 1:
+        print("usage: python -m runner.session FOLDER", file=sys.stderr)
+        return 2
+    folder = Path(arguments[0]).resolve()
+    with contextlib.suppress(PermissionError):
+        os.setsid()  # it may lead a session already
+    try:
+        spec = load(folder / "attempt.json")
+    except SpecError as error:
+        print(f"runner: {error}", file=sys.stderr)
+        return 2
+    own = FileLock(folder / "runner.lock")
+    if not own.try_acquire("a runner"):
+        print(f"runner: {folder} is in the hands of {own.holder()}", file=sys.stderr)
+        return 3
+    if any(record.kind == Kind.END for record in read(folder / "journal.jsonl")):
+        return 0
+    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGINT, _terminate)
+    Session(folder, spec).run()
+    return 0
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise Terminated(signal.Signals(number).name)
+
+
+class Session:
+    """One start of the runner on one attempt's folder."""
+
+    def __init__(self, folder: Path, spec: AttemptSpec) -> None:
+        self.folder, self.spec = folder, spec
+        self.journal = FileJournal(folder / "journal.jsonl")
+        self.finished = set(spec.finished) | finished_tests(read(self.journal.path)).keys()
+
+    def run(self) -> None:
+        """From locks to the last record; whatever goes wrong ends in an `end` that says so."""
+        lost: dict[str, str] = {}
+        exit_code: int | None = None
+        stop: Stop | None = None
+        try:
+            with self._devices():
+                self._introduce()
+                exit_code, stop, lost = self._execute()
+        except Terminated as error:
+            stop = Stop(Outcome.INFRA_ERROR, f"the runner was ended by {error}")
+        except (LockBusy, sandbox.SandboxMissing, OSError) as error:
+            stop = Stop(Outcome.INFRA_ERROR, str(error))
+        except (NoSuite, ManifestError) as error:
+            stop = Stop(Outcome.FAILED, str(error))
+        verdict = conclude(read(self.journal.path), stop, lost, exit_code)
+        self._end(verdict)
+
+    @contextmanager
+    def _devices(self) -> Iterator[None]:
+        """Hold the lock of every leased device."""
+        with ExitStack() as held:
+            for serial in sorted(self.spec.serials):
+                lock = device_lock(self.spec.locks_dir, serial)
+                lock.acquire(LOCK_WAIT_S, f"attempt {self.spec.attempt}")
+                held.callback(lock.release)
+            yield
+
+    def _introduce(self) -> None:
+        """Who runs here: for the agent that adopts a live runner, and in the journal."""
+        identity = {"pid": os.getpid(), "start_time": start_time(os.getpid()), "boot_id": host_boot_id()}
+        part = self.folder / "runner.json.part"
+        part.write_text(json.dumps(identity))
+        part.replace(self.folder / "runner.json")
+        self.journal.record(
+            Kind.START,
+            attempt=self.spec.attempt,
+            token=self.spec.token,
+            pid=os.getpid(),
+            devices=list(self.spec.serials),
+            runner=version("device-farm"),
+        )
+
+    def _execute(self) -> tuple[int | None, Stop | None, dict[str, str]]:
+        spec = self.spec
+        suites = self._suites()
+        where = sandbox.layout(self.folder, spec.pack_dir)
+        sandbox.write_inside(where, self._told(suites))
+        gate = Gate(spec.serials, self.finished)
+        witnesses: list[Witness] = []
+
+        def witness(fd: int) -> None:
+            found = Witness(fd, View.of(where), lambda why, who: service.incident("sandbox-refused", why, who))
+            witnesses.append(found)
+            found.start()
+
+        def refused(refusal: Refusal) -> None:
+            service.incident("lens-refused", f"{refusal.request}: {refusal.reason}")
+
+        slots = measure_slots(spec.locks_dir, spec.measure_slots)
+        service = Service(self.folder / "runner.sock", self.journal, gate, slots, where.work, witness)
+        shown = {device.address: device.serial for device in spec.devices}
+        lens = LensServer(self.folder / "lens.sock", (spec.adb_host, spec.adb_port), shown, refused)
+        watch = Watch(
+            time.monotonic(), spec.limits, {name: limits for name, (_, limits) in suites.items()}, spec.fence_s
+        )
+        with _served(service), _served(lens):
+            inside = Inside(
+                self.folder, spec, where, service, watch, {path: name for name, (path, _) in suites.items()}
+            )
+            return inside.run(pytest_command([path for path, _ in suites.values()]))
+
+    def _suites(self) -> dict[str, tuple[str, Limits]]:
+        """suite -> (its path in the pack, its limits). Raises NoSuite, ManifestError."""
+        try:
+            text = (self.spec.pack_dir / "suite.yaml").read_text()
+        except OSError as error:
+            raise NoSuite(f"the pack has no suite.yaml that can be read: {error.strerror}") from error
+        declared = read_pack(text)["suites"]
+        found: dict[str, tuple[str, Limits]] = {}
+        for name in self.spec.suites:
+            if name not in declared:
+                raise NoSuite(f"the pack has no suite {name!r}; it has: {', '.join(declared)}")
+            own, general = declared[name]["limits"], self.spec.limits
+            limits = Limits(
+                general.attempt_s, own.get("suite_s", general.suite_s), own.get("silence_s", general.silence_s)
+            )
+            path = str(declared[name]["path"])
+            if not (self.spec.pack_dir / path).exists():
+                raise NoSuite(f"suite {name!r} names {path!r}, which the pack does not have")
+            found[name] = (path, limits)
+        return found
+
+    def _told(self, suites: dict[str, tuple[str, Limits]]) -> dict[str, object]:
+        """attempt.json as the sandbox gets it: no address of the real adb server, no path of the host."""
+        told: dict[str, Any] = json.loads((self.folder / "attempt.json").read_text())
+        for key in ("adb", "locks_dir", "pack_dir", "measure_slots", "fence_s"):
+            told.pop(key, None)
+        told["devices"] = [{**device, "address": device["serial"]} for device in told["devices"]]
+        told["finished"] = sorted(self.finished)
+        told.update(adb={"host": "127.0.0.1", "port": sandbox.ADB_PORT}, pack_dir=sandbox.PACK, locks_dir=sandbox.WORK)
+        told["limits"] = {
+            "attempt_s": self.spec.limits.attempt_s,
+            "suite_s": self.spec.limits.suite_s,
+            "silence_s": min(limits.silence_s for _, limits in suites.values()),
+        }
+        return told
+
+    def _end(self, verdict: Verdict) -> None:
+        fields = {"outcome": verdict.outcome.value, "reason": clip(verdict.reason, 4000), "counts": verdict.counts}
+        self.journal.record(Kind.END, **fields)
+        self.journal.close()
+
+
+@contextmanager
+def _served(server: Service | LensServer) -> Iterator[None]:
+    server.start()
+    try:
+        yield
+    finally:
+        server.stop()
+
+
+def pytest_command(paths: list[str]) -> list[str]:
+    """What runs in the sandbox. `-P`: the working folder, which the suite may write, is no place to import from."""
+    options = ["-p", "runner.plugin", "-p", "no:cacheprovider", "--import-mode=importlib", "--strict-markers", "-v"]
+    options += ["--color=no", "--tb=short", "-rfEs", "--rootdir", sandbox.PACK, "-o", f"pythonpath={sandbox.PACK}"]
+    targets = [f"{sandbox.PACK}/{path}" for path in paths]
+    return [sys.executable, "-P", "-m", "runner.relay", *options, *targets]
+
+
+def start_time(pid: int) -> int | None:
+    """When a process was started, in clock ticks since boot: with the pid it names one process for good."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return int(stat.rsplit(")", 1)[1].split()[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def host_boot_id() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
