@@ -42,8 +42,6 @@ class JournalTail:
             return []
         self._offset += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > MAX_LINE:  # no record is so long: wait for its end with empty hands
-            self._rest, self._skipping = b"", True
         found: list[Record] = []
         for line in lines:
             record = None if self._skipping else parse_line(line)
@@ -51,6 +49,8 @@ class JournalTail:
             if record is not None:
                 found.append(record)
                 self._notice(record)
+        if len(self._rest) > MAX_LINE:  # no record is so long: wait for its end with empty hands
+            self._rest, self._skipping = b"", True
         return found
 
     def _notice(self, record: Record) -> None:

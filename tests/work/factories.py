@@ -76,3 +76,10 @@ def add_bundle_and_pack(db: Database, store: ArtifactStore, folder: Path, *, pac
         bundle = bundles.import_bundle(session, store, folder / "bundle", now, "test")
         made = bundles.import_pack(session, store, folder / "pack", now, "test")
     return bundle.hash, made.hash
+
+
+def start_run(db: Database, **more: object) -> int:
+    """A submitted run of the suite smoke on every device."""
+    from farm.work.submit import RunRequest, submit
+
+    return submit(db, RunRequest(**{"bundle": "reference", "suites": ("smoke",), **more}))  # type: ignore[arg-type]

@@ -1,0 +1,80 @@
+"""The inventory while the farm runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import select
+
+from farm.store import tables
+from farm.store.db import Database
+from farm.work.inventory import SETTING, InventoryKeeper
+from tests.work.factories import add_device
+
+FILE = """
+types: {px: {match: {ro.product.device: husky}, labels: {soc: Tensor G3}}}
+devices:
+  - {serial: d1, name: husky-v1, pool: demo, ring: 1, labels: {owner: demo}}
+  - {serial: absent}
+"""
+
+
+def rows(db: Database) -> dict[str, tables.Device]:
+    with db.read() as session:
+        return {row.serial: row for row in session.scalars(select(tables.Device))}
+
+
+def errors(db: Database) -> list[str]:
+    with db.read() as session:
+        return list(session.get_one(tables.Setting, SETTING).value["errors"])
+
+
+def test_listed_devices_get_their_names_and_labels_and_absent_ones_a_row(db: Database, tmp_path: Path) -> None:
+    add_device(db, "d1", android="14")
+    add_device(db, "stranger")
+    path = tmp_path / "devices.yaml"
+    path.write_text(FILE)
+    keeper = InventoryKeeper(db, path, "local")
+    keeper.learn("d1", {"ro.product.device": "husky"}, {"android": "14", "abi": "x86_64"})
+    assert keeper.poll()
+    found = rows(db)
+    d1 = found["d1"]
+    assert (d1.name, d1.pool, d1.ring, d1.listed, d1.type) == ("husky-v1", "demo", 1, True, "px")
+    assert d1.labels == {"android": "14", "abi": "x86_64", "soc": "Tensor G3", "owner": "demo"}
+    assert (found["absent"].connection, found["absent"].listed) == ("gone", True)
+    assert not found["stranger"].listed
+
+
+def test_a_changed_file_is_read_again_and_what_it_no_longer_says_is_gone(db: Database, tmp_path: Path) -> None:
+    add_device(db, "d1")
+    path = tmp_path / "devices.yaml"
+    path.write_text(FILE)
+    keeper = InventoryKeeper(db, path, "local")
+    keeper.learn("d1", {"ro.product.device": "husky"}, {"abi": "x86_64"})
+    keeper.poll()
+    assert not keeper.poll()
+    path.write_text("devices: []\n")
+    assert keeper.poll()
+    d1 = rows(db)["d1"]
+    assert (d1.listed, d1.name, d1.pool, d1.labels) == (False, "d1", None, {"abi": "x86_64"})
+
+
+def test_a_wrong_file_changes_nothing_and_says_why_until_it_is_right_again(db: Database, tmp_path: Path) -> None:
+    add_device(db, "d1")
+    path = tmp_path / "devices.yaml"
+    path.write_text(FILE)
+    keeper = InventoryKeeper(db, path, "local")
+    keeper.poll()
+    path.write_text(FILE.replace("serial: d1", "serail: d1"))
+    assert not keeper.poll()
+    assert rows(db)["d1"].name == "husky-v1"
+    assert any("devices.yaml:4: unknown key 'serail'" in e and "did you mean serial?" in e for e in errors(db))
+    path.write_text(FILE + "\n")
+    assert keeper.poll()
+    assert errors(db) == []
+
+
+def test_no_file_is_an_empty_inventory(db: Database, tmp_path: Path) -> None:
+    add_device(db, "d1")
+    assert InventoryKeeper(db, tmp_path / "none.yaml", "local").poll()
+    assert not rows(db)["d1"].listed
