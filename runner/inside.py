@@ -20,6 +20,7 @@ def configure(config: pytest.Config) -> None:
     """Set the bench up and register the hooks. Raises SpecError."""
     if state.reporter is None:
         raise pytest.UsageError("FARM_ATTEMPT is set, but this is no sandbox of the farm: unset it")
+    os.chdir(WORK)
     spec = load(Path(os.environ["FARM_ATTEMPT"]))
     device = spec.devices[0]
     asked = spec.params.get("engine_silence_s")

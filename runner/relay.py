@@ -1,6 +1,6 @@
 """First program inside the sandbox: limits, the way to the lens, the witness, then pytest.
 
-`python -m runner.relay PYTEST-ARGUMENTS…`
+`python -m runner.relay PYTEST-ARGUMENTS…`, with the plugin added
 
 In this order: resource limits that nothing below can lift; a child that listens on 127.0.0.1:5037 of the sandbox's own
 network and passes each connection to the lens; then, in this process, the seccomp listener that lets the supervisor see
@@ -19,7 +19,7 @@ import socket
 import sys
 from dataclasses import dataclass
 
-from runner.sandbox import ADB_PORT, EAR, LENS
+from runner.sandbox import ADB_PORT, EAR, LENS, PACK
 
 #: Per process, except NPROC (tasks of this sandbox). The supervisor's control groups bound the sum where it can.
 LIMITS: dict[int, int] = {
@@ -167,8 +167,7 @@ def main(arguments: list[str]) -> int:
     faulthandler.register(signal.SIGUSR2, file=os.dup(2), all_threads=True)
     import pytest
 
-    import runner.plugin  # noqa: F401 (imported before the listener stands: its own imports are of no interest)
-    from runner import state
+    from runner import inside, plugin, state  # before the listener stands: their own imports are of no interest
     from runner.reporter import SocketReporter
     from runner.seccomp import send_listener
 
@@ -177,7 +176,8 @@ def main(arguments: list[str]) -> int:
     why = send_listener(reporter)
     if why:
         reporter.record("note", level="warning", text=f"refusals are not witnessed: {why}")
-    return int(pytest.main(arguments))
+    os.chdir(PACK)  # names in pytest's output are relative to this; the tests themselves run in WORK
+    return int(pytest.main(arguments, plugins=[plugin]))
 
 
 if __name__ == "__main__":

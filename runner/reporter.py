@@ -8,6 +8,7 @@ The protocol of the socket is one JSON object per line:
     {"op": "lost", "device": "...", "why": "..."}         no answer
     {"op": "measure_acquire"} -> {"ok": true, "waited_s": 0.2} | {"ok": false, "why": "..."}
     {"op": "measure_release"}                             no answer; the end of the connection does the same
+    {"op": "sync"} -> {"ok": true}                        whatever was sent before is in the journal now
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ from runner.locks import FileLock, first_free
 
 #: A measure slot that is not free for this long is a fault of the host, not a reason to wait for ever.
 MEASURE_WAIT_S = 1800.0
+
+
+#: A test goes on only when these are written: what happens next belongs to the right test, and none runs twice.
+_AWAITED = frozenset({"test_start", "test_end"})
 
 
 class NoSlot(Exception):
@@ -68,6 +73,8 @@ class SocketReporter:
 
     def record(self, kind: str, **fields: Any) -> None:
         self._send({"op": "record", "kind": kind, **fields})
+        if kind in _AWAITED:
+            self._ask({"op": "sync"})
 
     def engine(self, device: str, pid: int | None, alive: bool) -> None:
         self._send({"op": "engine", "device": device, "pid": pid, "alive": alive})
@@ -77,9 +84,7 @@ class SocketReporter:
 
     @contextmanager
     def measuring(self) -> Iterator[float]:
-        with self._asking:
-            self._send({"op": "measure_acquire"})
-            answer = json.loads(self._answers.readline(MAX_LINE) or b'{"ok": false, "why": "the supervisor is gone"}')
+        answer = self._ask({"op": "measure_acquire"})
         if not answer.get("ok"):
             raise NoSlot(str(answer.get("why")))
         try:
@@ -90,6 +95,15 @@ class SocketReporter:
     def close(self) -> None:
         self._answers.close()
         self._socket.close()
+
+    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        with self._asking:
+            self._send(message)
+            line = self._answers.readline(MAX_LINE)
+        if not line:
+            raise ConnectionError("the supervisor is gone")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def _send(self, message: dict[str, Any]) -> None:
         line = json.dumps(message, separators=(",", ":"), default=str).encode() + b"\n"

@@ -166,6 +166,8 @@ class Service:
             self._acquire(peer)
         elif op == "measure_release":
             peer.release()
+        elif op == "sync":
+            peer.answer({"ok": True})
         elif op == "engine":
             self._engine(message)
         elif op == "lost":

@@ -211,7 +211,7 @@ def _served(server: Service | LensServer) -> Iterator[None]:
 
 def pytest_command(paths: list[str]) -> list[str]:
     """What runs in the sandbox. `-P`: the working folder, which the suite may write, is no place to import from."""
-    options = ["-p", "runner.plugin", "-p", "no:cacheprovider", "--import-mode=importlib", "--strict-markers", "-v"]
+    options = ["-p", "no:cacheprovider", "--import-mode=importlib", "--strict-markers", "-v"]
     options += ["--color=no", "--tb=short", "-rfEs", "--rootdir", sandbox.PACK, "-o", f"pythonpath={sandbox.PACK}"]
     targets = [f"{sandbox.PACK}/{path}" for path in paths]
     return [sys.executable, "-P", "-m", "runner.relay", *options, *targets]
