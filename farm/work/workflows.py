@@ -67,7 +67,7 @@ class Workflows:
             "log_level": "WARNING",
             "enable_otlp": False,
             "scheduler_polling_interval_sec": 3600.0,  # nothing of ours is scheduled by DBOS
-            "notification_listener_polling_interval_sec": 60.0,  # nor sent through it
+            "notification_listener_polling_interval_sec": 1.0,  # nor sent through it; a stop waits for one such pause
         }
         DBOS(config=config)
         _register(self._work)
