@@ -2,6 +2,7 @@
 
 #include <ggml-cpu.h>
 
+#include "cpu_features.h"
 #include "errors.h"
 
 namespace farm {
@@ -23,9 +24,7 @@ bool tick_between_nodes(void * events) {
 void check_cpu() {
 #if defined(__x86_64__)
     // The CPU kernels alone are built for AVX2 and its company; this file is not, so that it can say so.
-    const bool ok = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
-                    __builtin_cpu_supports("avx") && __builtin_cpu_supports("sse4.2");
-    if (!ok) {
+    if (!cpu_has_avx2_fma_bmi2()) {
         throw EngineError(ExitCode::unsupported,
                           "this build needs a CPU with AVX2, FMA, F16C and BMI2 (x86-64-v3), which this one lacks");
     }

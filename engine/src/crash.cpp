@@ -1,5 +1,5 @@
 // Everything reachable from on_fatal_signal() is async-signal-safe: no allocation, no locks, no stdio. The one
-// exception is the unwinder, used only where frame pointers lead nowhere, after the essentials have been written.
+// exception is the unwinder, used after the essentials have been written.
 #include "crash.h"
 
 #include <ggml.h>
@@ -117,26 +117,7 @@ _Unwind_Reason_Code on_unwound(_Unwind_Context * context, void * argument) {
     return found.n < max_frames ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
-// In a C library built without frame pointers (abort() and its callers) the chain ends at once; its unwind tables
-// know the way.
-int find_frames(const Registers & registers, uintptr_t * pcs) {
-    const int n = walk_frame_pointers(registers, pcs);
-    if (n > 3) {
-        return n;
-    }
-    static uintptr_t unwound_pcs[max_frames];
-    Unwound found{registers.pc, unwound_pcs, 0};
-    _Unwind_Backtrace(on_unwound, &found);
-    if (found.n <= n) {
-        return n;
-    }
-    std::memcpy(pcs, unwound_pcs, sizeof(uintptr_t) * static_cast<size_t>(found.n));
-    return found.n;
-}
-
-void write_frames(SafeWriter & out, const Registers & registers) {
-    uintptr_t pcs[max_frames];
-    const int n = find_frames(registers, pcs);
+void write_frames(SafeWriter & out, const uintptr_t * pcs, int n) {
     out.text("\nbacktrace:\n");
     for (int i = 0; i < n; i++) {
         // A return address is the instruction behind the call; one back lies inside the caller.
@@ -152,6 +133,22 @@ void write_frames(SafeWriter & out, const Registers & registers) {
         out.text("\n");
     }
     out.flush();
+}
+
+// Frame pointers never fail, but a C library built without them hides callers (of abort(), of pause()). The unwinder
+// knows the way there and may itself break on a damaged stack: then the second fault writes what was found before.
+uintptr_t g_frames[max_frames];
+int g_n_frames = 0;
+
+void write_backtrace(SafeWriter & out, const Registers & registers) {
+    g_n_frames = walk_frame_pointers(registers, g_frames);
+    static uintptr_t unwound_pcs[max_frames];
+    Unwound found{registers.pc, unwound_pcs, 0};
+    _Unwind_Backtrace(on_unwound, &found);
+    const bool better = found.n > g_n_frames;
+    const int n = better ? found.n : g_n_frames;
+    g_n_frames = 0;
+    write_frames(out, better ? unwound_pcs : g_frames, n);
 }
 
 #if defined(__x86_64__)
@@ -196,7 +193,7 @@ void write_tombstone(int signal, const siginfo_t & info, const ucontext_t & cont
     }
     write_registers(out, context);
     out.flush();
-    write_frames(out, registers_of(context));
+    write_backtrace(out, registers_of(context));
 }
 
 void write_error_event(int signal) {
@@ -216,15 +213,23 @@ void write_error_event(int signal) {
 }
 
 void on_fatal_signal(int signal, siginfo_t * info, void * context) {
-    static std::atomic_flag entered = ATOMIC_FLAG_INIT;
-    std::signal(signal, SIG_DFL);
-    if (!entered.test_and_set()) {
+    static std::atomic<int> first{0};
+    int none = 0;
+    if (first.compare_exchange_strong(none, signal)) {
         // The event first: it is short, and a reader that waits for it must not depend on the long block.
         write_error_event(signal);
         write_tombstone(signal, *info, *static_cast<ucontext_t *>(context));
+    } else if (g_n_frames > 0) {
+        SafeWriter out(STDERR_FILENO);
+        write_frames(out, g_frames, g_n_frames);
     }
-    // Blocked until this handler returns, then delivered with its default action: the status is that of the signal.
-    syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), signal);
+    // Unblocked and with its default action: the process dies here, by the signal that came first.
+    std::signal(first, SIG_DFL);
+    sigset_t only;
+    sigemptyset(&only);
+    sigaddset(&only, first);
+    syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), first.load());
+    sigprocmask(SIG_UNBLOCK, &only, nullptr);
 }
 
 void on_ggml_abort(const char * message) { std::strncpy(g_abort_message, message, sizeof(g_abort_message) - 1); }
@@ -245,8 +250,8 @@ void install_crash_handler() {
     sigaltstack(&stack, nullptr);
     struct sigaction action {};
     action.sa_sigaction = on_fatal_signal;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigfillset(&action.sa_mask);
+    // Not deferred: a fault of the handler itself must reach it again. Other threads that crash meanwhile end it all.
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     for (const SignalName & signal : fatal_signals) {
         sigaction(signal.number, &action, nullptr);
     }
