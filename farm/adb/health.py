@@ -1,15 +1,36 @@
-"""Is this device fit for work? One shell round trip with a nonce, and what it says about the system."""
+"""Is this device fit for work? One shell round trip with a nonce, and what it says about the system.
+
+That adb lists a device says nothing: a frozen phone is listed, and its shell answers while the system server is stuck.
+So the shell must return a nonce, and the system server must answer a question (`dumpsys battery`) in time.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+import secrets
+import time
+from dataclasses import dataclass, field, replace
 
 from farm.adb.device import Device
+from farm.adb.errors import AdbError
+from farm.evidence import battery, thermal
+
+#: Charging begins at a quarter; below this no run starts.
+MIN_BATTERY_PCT = 20
+#: Logs of host and device cannot be laid side by side beyond this.
+MAX_CLOCK_SKEW_S = 5.0
+#: Below this nothing can be deployed.
+MIN_FREE_BYTES = 64 << 20
+#: What the system server may take over one answer.
+_SYSTEM_SERVER_S = 5
 
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """None is "not measured" or "there is none"; `problems` says in words what makes `ok` False."""
+    """None is "not measured" or "there is none"; `problems` says in words what makes `ok` False.
+
+    `notes`: worth knowing, and no reason to refuse work.
+    """
 
     ok: bool
     boot_id: str | None = None
@@ -22,8 +43,111 @@ class HealthReport:
     clock_skew_s: float | None = None  # device minus host
     free_bytes: int | None = None  # of /data/local/tmp
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def check(device: Device, timeout_s: float = 20.0) -> HealthReport:
     """Look at the device. Never raises for what the device does: that is a problem in the report."""
-    raise NotImplementedError
+    nonce = secrets.token_hex(8)
+    began = time.time()
+    try:
+        result = device.shell("sh", timeout_s, script(nonce).encode(), max_output=1 << 20)
+    except AdbError as error:
+        return HealthReport(ok=False, problems=[f"{error} ({error.remedy})"])
+    return judge(result.stdout, nonce, host_time=(began + time.time()) / 2)
+
+
+def script(nonce: str) -> str:
+    """Each answer behind a heading that nothing on the device can guess. Questions to the system server come last."""
+    questions = {
+        "boot_id": "cat /proc/sys/kernel/random/boot_id",
+        "clock": "date +%s.%N",
+        "free": "stat -f -c '%a %S' /data/local/tmp",
+        "zones": 'for z in /sys/class/thermal/thermal_zone*; do echo "$(cat $z/type) $(cat $z/temp)"; done',
+        "boot_completed": "getprop sys.boot_completed",
+        "getprop_exit": "getprop ro.build.version.sdk >/dev/null; echo $?",
+        "battery": f'dumpsys -t {_SYSTEM_SERVER_S} battery; echo "exit $?"',
+    }
+    return "".join(f"echo {nonce} {name}\n{{ {command}; }} 2>/dev/null\n" for name, command in questions.items()) + (
+        f"echo {nonce} end\n"
+    )
+
+
+def judge(output: str, nonce: str, host_time: float) -> HealthReport:
+    """The report for what `script(nonce)` printed (pure)."""
+    answers = _sections(output, nonce)
+    if "end" not in answers:
+        return HealthReport(ok=False, problems=["its shell did not return what it was asked to"])
+    android = answers.get("getprop_exit", "").strip() == "0"
+    cell = battery.parse(answers.get("battery", ""))
+    where = _temperature(cell, answers.get("zones", ""))
+    report = HealthReport(
+        ok=False,
+        boot_id=answers.get("boot_id", "").strip() or None,
+        boot_completed=(answers.get("boot_completed", "").strip() == "1") if android else None,
+        system_server_ok=_system_server(answers.get("battery", "")) if android else None,
+        temperature_c=where[0] if where else None,
+        temperature_source=where[1] if where else None,
+        battery_pct=cell.level_pct if cell.has_battery else None,
+        has_battery=cell.has_battery if android else None,
+        clock_skew_s=_skew(answers.get("clock", ""), host_time),
+        free_bytes=_product(answers.get("free", "")),
+    )
+    problems, notes = _problems(report), _notes(report, cell)
+    return replace(report, ok=not problems, problems=problems, notes=notes)
+
+
+def _sections(output: str, nonce: str) -> dict[str, str]:
+    parts = re.split(rf"^{nonce} (\w+)\n", output, flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=False))
+
+
+def _temperature(cell: battery.Battery, zones: str) -> tuple[float, str] | None:
+    """The battery where there is one to believe: it is what the thermal rules of a phone go by. Else the best zone."""
+    if cell.believable_temperature_C is not None:
+        return cell.believable_temperature_C, "battery"
+    return thermal.device_temperature(thermal.zones(zones))
+
+
+def _system_server(answer: str) -> bool | None:
+    """True: it answered; None: there is no dumpsys to ask it with."""
+    body, _, code = answer.rpartition("exit ")
+    if code.strip() in ("126", "127"):
+        return None
+    return code.strip() == "0" and "Battery Service state" in body
+
+
+def _skew(clock: str, host_time: float) -> float | None:
+    try:
+        return round(float(clock.strip()) - host_time, 3)
+    except ValueError:
+        return None
+
+
+def _product(text: str) -> int | None:
+    words = text.split()
+    return int(words[0]) * int(words[1]) if len(words) == 2 and all(word.isdigit() for word in words) else None
+
+
+def _problems(report: HealthReport) -> list[str]:
+    problems = []
+    if report.boot_id is None:
+        problems.append("its boot id cannot be read")
+    if report.boot_completed is False:
+        problems.append("it has not finished booting")
+    if report.system_server_ok is False:
+        problems.append(f"its system server does not answer within {_SYSTEM_SERVER_S} s; restart the device")
+    if report.battery_pct is not None and report.battery_pct < MIN_BATTERY_PCT:
+        problems.append(f"its battery is at {report.battery_pct} %, below {MIN_BATTERY_PCT} %; charge it")
+    if report.free_bytes is not None and report.free_bytes < MIN_FREE_BYTES:
+        problems.append(f"only {report.free_bytes} bytes are free in /data/local/tmp, below {MIN_FREE_BYTES}")
+    return problems
+
+
+def _notes(report: HealthReport, cell: battery.Battery) -> list[str]:
+    notes = []
+    if report.clock_skew_s is not None and abs(report.clock_skew_s) > MAX_CLOCK_SKEW_S:
+        notes.append(f"its clock is {report.clock_skew_s:+.1f} s off this host's")
+    if cell.updates_stopped:
+        notes.append("its battery state is forced by a test: run `dumpsys battery reset`")
+    return notes

@@ -202,7 +202,10 @@ class LensServer:
                 if client in ready and not client.recv(1):
                     return
                 if upstream.sock in ready:
-                    shown = self._shown(upstream.block(), long)
+                    try:
+                        shown = self._shown(upstream.block(), long)
+                    except AdbServerGone:
+                        raise _Hangup from None  # no FAIL in the middle of a stream
                     if shown != last:
                         client.sendall(_block(shown))
                         last = shown

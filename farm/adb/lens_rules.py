@@ -18,9 +18,9 @@ from farm.evidence.adb_output import DeviceLine
 #: What adb answers when a device is not there; clients know this wording.
 _NOT_FOUND = "device '{}' not found"
 #: Services of a device that touch the device alone.
-DEVICE_SERVICES = frozenset(
-    "shell exec sync abb abb_exec tcp local localabstract localreserved localfilesystem dev dev-raw framebuffer jdwp "
-    "track-jdwp track-app reboot log sink source".split()
+DEVICE_SERVICES = (
+    *("shell", "exec", "sync", "abb", "abb_exec", "tcp", "local", "localabstract", "localreserved", "localfilesystem"),
+    *("dev", "dev-raw", "framebuffer", "jdwp", "track-jdwp", "track-app", "reboot", "log", "sink", "source"),
 )
 _WHY_NOT = {
     "reverse": "a reverse forward lets the device reach ports of the host; serve from the device, or push files",
@@ -48,7 +48,7 @@ _WHY_NOT = {
     "detach": "the connection belongs to the farm",
 }
 #: Questions about the server that give nothing away.
-_SERVER_QUESTIONS = frozenset({"version", "features", "host-features"})
+_SERVER_QUESTIONS = frozenset({"version", "host-features"})
 #: Questions about one device.
 _DEVICE_QUESTIONS = re.compile(r"(get-state|get-serialno|get-devpath|features|wait-for-(any|usb|local)-[a-z]+)\Z")
 
@@ -165,6 +165,8 @@ class Rules:
     def device_service(self, service: str) -> Refused | None:
         """Judge what is asked of a device once the connection is bound to it; None: let it through."""
         verb = re.split(r"[:,]", service, maxsplit=1)[0]
+        if verb == "tcp" and not re.fullmatch(r"tcp:\d{1,5}", service):
+            return _refuse("tcp", "only ports of the device itself: tcp:PORT")
         return None if verb in DEVICE_SERVICES else _refuse(verb, "the lens does not know it")
 
     def show(self, line: DeviceLine, long: bool) -> str | None:

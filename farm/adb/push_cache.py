@@ -118,6 +118,7 @@ class _Deploy:
         self.stamped = stamp_file.load(stamps)
         self.tool = FileTool(device, None)
         self.present: dict[str, Stamp] = {}  # hash → what is in the cache now
+        self.proven: set[str] = set()  # hashes of what is in the cache and was read back already
         self.changed: set[str] = set()  # hashes whose stamp was not the noted one
         self.free: int | None = None
         self.extras: list[str] = []
@@ -125,9 +126,9 @@ class _Deploy:
         self.seconds_push = self.seconds_verify = 0.0
 
     def run(self, devtool: FileSpec | None) -> DeployReport:
-        proven = self._prepare(devtool)
+        self.proven = self._prepare(devtool)
         try:
-            plan = self._plan(proven)
+            plan = self._plan()
             self._make_room(plan)
             self._send(plan.send, plan.bytes_to_send)
             if plan.link or self.extras:
@@ -188,7 +189,7 @@ class _Deploy:
             raise RemoteError(f"{self.device.address}: the device-side tool differs after the push")
         self.device.check_shell(["mv", "-f", f"{path}.part", path])
 
-    def _plan(self, proven: set[str]) -> DeployPlan:
+    def _plan(self) -> DeployPlan:
         with self._verifying():
             found = self.tool.stat([*map(cached_path, self._hashes()), *map(self._place, self.files)])
         present = {sha: found[cached_path(sha)] for sha in self._hashes() if cached_path(sha) in found}
@@ -196,9 +197,9 @@ class _Deploy:
         plan = plan_deploy(self.files, present, self.stamped, linked, doubt=self.doubt)
         self.present = present
         self.changed = {spec.sha256 for spec in plan.rehash if self.stamped.get(spec.sha256) != present[spec.sha256]}
-        bad = self._rehash([spec for spec in plan.rehash if spec.sha256 not in proven])
+        bad = self._rehash([spec for spec in plan.rehash if spec.sha256 not in self.proven])
         for spec in plan.rehash:
-            if spec.sha256 in proven:
+            if spec.sha256 in self.proven:
                 self.stamped[spec.sha256] = present[spec.sha256]
         send = (*plan.send, *bad)
         return DeployPlan(
@@ -238,7 +239,7 @@ class _Deploy:
         listing = self.device.check_shell(["ls", CAS_DIR]).split()
         hashes = [name for name in listing if len(name) == 64]
         before = self._stat_cached(hashes)
-        victims = plan_eviction(before, set(self._hashes()), bytes_wanted)
+        victims = plan_eviction(before, {*self._hashes(), *self.proven}, bytes_wanted)
         if not victims:
             return
         here = shlex.quote(self.target)
