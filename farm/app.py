@@ -27,13 +27,15 @@ from farm.api.headers import SafeHeaders
 from farm.api.limits import BodyLimit
 from farm.api.throttle import Throttle
 from farm.domain.manifests import ManifestError
-from farm.settings import Settings
+from farm.settings import Settings, choose_adb_port
 from farm.store import people as store
 from farm.store.artifacts import ArtifactStore
 from farm.store.bundles import import_pack
 from farm.store.db import Database
 from farm.store.logs import read_log
 from farm.store.people import Principal, Scope, TokenKind
+from farm.work.host import HostWork
+from farm.work.settings import WorkSettings
 
 log = logging.getLogger("farm.app")
 
@@ -70,10 +72,15 @@ def build(settings: Settings, *, work: bool = True) -> Farm:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.stopping = asyncio.Event()
         await asyncio.to_thread(_prepare, settings, context, first)
+        host = _host_work(settings, context) if work else None
+        if host is not None:
+            await asyncio.to_thread(host.start)
         try:
             yield
         finally:
             app.state.stopping.set()
+            if host is not None:
+                await asyncio.to_thread(host.stop)
             await asyncio.to_thread(db.close)
 
     app = FastAPI(
@@ -90,6 +97,11 @@ def build(settings: Settings, *, work: bool = True) -> Farm:
     _add_routes(app, context)
     _guard(app, context)
     return Farm(app, db, first)
+
+
+def _host_work(settings: Settings, context: Context) -> HostWork:
+    chosen = WorkSettings(host=settings.host_name, adb_port=choose_adb_port(settings))
+    return HostWork(context.db, context.artifacts, settings.state, chosen, settings.inventory)
 
 
 def _add_routes(app: FastAPI, context: Context) -> None:
