@@ -74,10 +74,10 @@ def add(routes: APIRouter, house: House) -> None:
             raise gone("device", name, ("/", "to the fleet"))
         return house.page(request, template, view(found), viewer=viewer)
 
-    @routes.get("/devices/{name}")
+    @routes.get("/devices/{name:path}")
     def page(request: Request, name: DeviceName) -> Response:
         return show(request, "device.html", name)
 
-    @routes.get("/ui/devices/{name}")
+    @routes.get("/ui/devices/{name:path}")
     def piece(request: Request, name: DeviceName) -> Response:
         return show(request, "device_live.html", name)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -86,6 +87,7 @@ class Renderer:
             signs.plain,
             short_test,
             breakable,
+            segment,
         ):
             env.filters[function.__name__] = function
         env.globals |= {
@@ -114,6 +116,11 @@ class Renderer:
         shared = {"viewer": viewer, "now": self._context.clock(), "path": request.url.path}
         body = self._env.get_template(template).render({**shared, **data})
         return HTMLResponse(body, status, headers={**HEADERS, **(headers or {})})
+
+
+def segment(text: str) -> str:
+    """`text` as one part of a path, whatever is in it."""
+    return quote(text, safe="")
 
 
 def short_test(test_id: str) -> str:

@@ -1,0 +1,225 @@
+"""Every page in a real browser: both themes, desk and phone, nothing sideways, nothing that axe objects to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.dashboard.conftest import DESK, PHONE, ROOT, Site
+
+AXE = ROOT / ".cache" / "javascript" / "node_modules" / "axe-core" / "axe.min.js"
+PAGES = {
+    "fleet": "/",
+    "runs": "/runs",
+    "search": "/runs?q=husky",
+    "queue": "/runs/new",
+    "passed run": "/runs/7",
+    "crashed run": "/runs/6",
+    "running run": "/runs/9",
+    "queued run": "/runs/10",
+    "cancelled run": "/runs/8",
+    "attempt": "/attempts/17",
+    "lost attempt": "/attempts/21",
+    "live attempt": "/attempts/23?log=logcat",
+    "device": "/devices/husky-v1",
+    "unlisted device": "/devices/R5CT20ZZZZ",
+    "gone": "/runs/4242",
+}
+
+
+def violations(page: Page) -> list[str]:
+    """What axe objects to, one line each."""
+    assert AXE.is_file(), f"{AXE} is missing: `python tools/setup.py --with-tests` brings it"
+    page.evaluate(AXE.read_text())
+    found: list[dict[str, Any]] = page.evaluate(
+        "async () => (await axe.run(document, {resultTypes: ['violations']})).violations"
+    )
+    return [
+        f"{violation['id']} ({violation['impact']}): {node['html'][:200]} — {json.dumps(node['any'])[:200]}"
+        for violation in found
+        for node in violation["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_whole_in_both_themes_at_desk_and_phone(name: str, site: Site) -> None:
+    for theme in ("light", "dark"):
+        for viewport in (DESK, PHONE):
+            page = site.page(PAGES[name], color_scheme=theme, viewport=viewport)
+            expect(page.locator("h1").first).to_be_visible()
+            width = page.evaluate("document.documentElement.scrollWidth")
+            assert width <= viewport["width"], f"{name} is {width} px wide at {viewport['width']} ({theme})"
+            assert violations(page) == [], f"{name}, {theme}, {viewport['width']} px"
+            page.context.close()
+
+
+def test_the_login_page_is_whole_as_well(site: Site) -> None:
+    page = site.page("/login?error=wrong-token&next=/runs", scopes=None, viewport=PHONE)
+    expect(page.get_by_role("alert")).to_contain_text("not known")
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_a_token_logs_in_and_leads_back_to_where_one_wanted_to_go(site: Site) -> None:
+    page = site.page("/runs/7", scopes=None)
+    expect(page).to_have_url(f"{site.served.origin}/login?next=%2Fruns%2F7")
+    page.get_by_label("Token").fill("nonsense")
+    page.get_by_role("button", name="log in").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.get_by_label("Token").fill(site.served.token)
+    page.get_by_role("button", name="log in").click()
+    expect(page).to_have_url(f"{site.served.origin}/runs/7")
+    expect(page.locator("h1")).to_contain_text("reference engine 0.1.0")
+    page.get_by_role("button", name="log out").click()
+    page.goto("/runs/7")
+    expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_the_theme_is_the_systems_until_it_is_chosen_and_then_kept(site: Site) -> None:
+    page = site.page("/", color_scheme="light")
+    dark, light = "rgb(15, 18, 21)", "rgb(247, 248, 249)"
+    background = "getComputedStyle(document.documentElement).backgroundColor"
+    assert page.evaluate(background) == light
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(background) == dark
+    page.get_by_role("button", name="Change between light and dark").click()
+    assert page.evaluate(background) == light
+    page.goto("/runs")
+    assert page.evaluate(background) == light, "the choice stands on the next page"
+
+
+def test_the_keyboard_reaches_everything_that_it_promises(site: Site) -> None:
+    page = site.page("/")
+    page.keyboard.press("j")
+    first = page.evaluate("document.activeElement.textContent")
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.textContent + document.activeElement.href") != first
+    page.keyboard.press("k")
+    assert page.evaluate("document.activeElement.textContent") == first
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", "focus can be seen"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/devices/*")
+    page.keyboard.press("g")
+    page.keyboard.press("r")
+    page.wait_for_url("**/runs")
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox", name="Search runs and devices")).to_be_focused()
+    page.keyboard.type("n")  # typed, not a command
+    assert page.url.endswith("/runs")
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    page.keyboard.press("g")
+    page.keyboard.press("f")
+    page.wait_for_url(f"{site.served.origin}/")
+    page.keyboard.press("n")
+    page.wait_for_url("**/runs/new")
+
+
+def test_a_search_for_one_thing_goes_straight_to_it(site: Site) -> None:
+    page = site.page("/")
+    for text, target in (("7", "/runs/7"), ("husky-v1", "/devices/husky-v1"), ("virtual-rk3568", "/devices/rk-evb-v1")):
+        page.keyboard.press("/")
+        page.keyboard.type(text)
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"**{target}")
+        page.locator("h1").click()
+
+
+def test_every_figure_of_a_virtual_device_is_marked_so(site: Site) -> None:
+    page = site.page("/runs/7")
+    rows = page.locator(".measured tbody tr")
+    assert rows.count() == 12
+    for index in range(rows.count()):
+        expect(rows.nth(index)).to_contain_text("virtual")
+    for heading in page.locator(".stages thead th").all()[1:]:
+        expect(heading).to_contain_text("virtual")
+    expect(page.locator("#answer")).to_contain_text("virtual")
+    page.goto("/")
+    expect(page.locator(".tile", has_text="husky-v1")).to_contain_text("virtual")
+    expect(page.locator(".tile", has_text="husky-02")).not_to_contain_text("virtual")
+
+
+def test_the_answer_stands_in_the_first_line(site: Site) -> None:
+    page = site.page("/runs/6")
+    expect(page.locator("#answer")).to_contain_text("crashed on 1 of 3 devices: rk-evb-v1")
+    page.goto("/runs/7")
+    expect(page.locator("#answer")).to_contain_text("passed on 3 of 3 devices")
+    expect(page.locator("#trouble")).to_contain_text("tried again")
+    page.goto("/runs/9")
+    expect(page.locator("#answer")).to_contain_text("17 of 24 tests done")
+    page.goto("/runs/10")
+    expect(page.locator("#answer")).to_contain_text("waits for an RK3568")
+
+
+def test_without_scripts_the_pages_say_the_same(site: Site) -> None:
+    page = site.page("/", java_script_enabled=False)
+    expect(page.locator(".tile", has_text="husky-v1")).to_contain_text("7 of 12 tests")
+    page.goto("/runs/7")
+    expect(page.locator(".matrix")).to_contain_text("latency::ttft")
+    page.goto("/runs/new")
+    page.get_by_label("On which devices").fill("soc=nothing")
+    page.get_by_role("button", name="queue the run").click()
+    expect(page.get_by_role("alert")).to_contain_text("Not queued")
+    expect(page.get_by_label("On which devices")).to_have_value("soc=nothing")
+
+
+def test_who_may_only_read_is_offered_nothing_else(site: Site) -> None:
+    from farm.store.people import Scope
+
+    page = site.page("/runs/9", scopes=(Scope.READ,))
+    expect(page.locator("h1")).to_be_visible()
+    assert page.get_by_role("button", name="cancel").count() == 0
+    page.goto("/runs/new")
+    expect(page.get_by_role("button", name="queue the run")).to_be_disabled()
+
+
+def test_an_empty_farm_says_what_to_do_first(empty_site: Site) -> None:
+    page = empty_site.page("/")
+    expect(page.locator(".empty")).to_contain_text("farm demo")
+    assert violations(page) == []
+    page.goto("/runs")
+    expect(page.locator(".empty")).to_contain_text("No run yet")
+    assert violations(page) == []
+    page.goto("/runs?state=running")
+    expect(page.locator(".empty")).to_contain_text("No run is running")
+    page.goto("/runs?q=zzz")
+    expect(page.locator(".empty")).to_contain_text("Nothing found")
+    page.goto("/runs/new")
+    expect(page.locator(".empty")).to_contain_text("farm bundle build")
+    assert violations(page) == []
+
+
+def test_pages_forbid_inline_scripts_and_foreign_hosts(site: Site) -> None:
+    for path in ("/", "/runs/7", "/login", "/static/app.js", "/runs/4242"):
+        answer = site.served.ask("GET", path)
+        policy = answer.headers["content-security-policy"]
+        assert "script-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_templates_hold_no_inline_script_style_or_handler() -> None:
+    import re
+
+    for template in sorted((ROOT / "dashboard" / "templates").glob("*.html")):
+        text = template.read_text()
+        assert not re.search(r"<script(?![^>]*\bsrc=)", text), template.name
+        assert not re.search(r"\s(on[a-z]+|style)\s*=", text), template.name
+        assert "|safe" not in text, template.name
+
+
+def test_a_file_of_the_farm_is_kept_by_its_version(site: Site) -> None:
+    page = site.page("/")
+    source = page.locator("link[rel=stylesheet]").get_attribute("href")
+    assert source
+    assert "immutable" in site.served.client.get(source).headers["cache-control"]
+    assert site.served.client.get("/static/app.css?v=old").headers["cache-control"] == "no-cache"
+    assert site.served.client.get("/static/../pages.py").status_code in (401, 404)
+    assert Path(source.partition("?")[0]).name == "app.css"
