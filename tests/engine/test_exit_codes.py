@@ -148,7 +148,7 @@ def test_weights_that_are_not_numbers_end_with_6(engine_bin: Path, models_dir: P
 def test_an_event_stream_that_cannot_be_written_ends_with_74(
     engine_bin: Path, models_dir: Path, tmp_path: Path
 ) -> None:
-    basics = [engine_bin, "--model", models_dir / "tiny-q4_0.gguf", "--prompt", "x", "--events"]
+    basics = [str(engine_bin), "--model", str(models_dir / "tiny-q4_0.gguf"), "--prompt", "x", "--events"]
     done = subprocess.run([*basics, "/dev/full"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 74
     assert "cannot write the event stream: No space left on device" in done.stderr

@@ -25,8 +25,15 @@ def basics(models_dir: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("name", "stage"),
-    [("SEGV", "decode"), ("ABRT", "prefill"), ("BUS", "load.map"), ("ILL", "load.init"), ("FPE", "warmup"), ("TRAP", "load.open")],
-)  # fmt: skip
+    [
+        ("SEGV", "decode"),
+        ("ABRT", "prefill"),
+        ("BUS", "load.map"),
+        ("ILL", "load.init"),
+        ("FPE", "warmup"),
+        ("TRAP", "load.open"),
+    ],
+)
 def test_a_crash_leaves_a_tombstone_an_error_event_and_the_signal_as_status(
     engine_bin: Path, basics: list[str], name: str, stage: str
 ) -> None:
