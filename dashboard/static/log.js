@@ -27,7 +27,7 @@
   function line(text) {
     const el = document.createElement("span");
     el.className = `line ${level(text)}`;
-    el.textContent = `${text}\n`;
+    el.textContent = text; // a block of its own: no line end in it, so that what is copied holds just one
     el.hidden = wanted() !== "" && !text.toLowerCase().includes(wanted());
     return el;
   }
@@ -91,7 +91,7 @@
       const last = parts.pop(); // belongs to the first line that is here already
       const height = lines.scrollHeight;
       if (last && lines.firstElementChild) {
-        const joined = last + lines.firstElementChild.textContent.replace(/\n$/, "");
+        const joined = last + lines.firstElementChild.textContent;
         lines.firstElementChild.replaceWith(line(joined));
       }
       lines.prepend(fragment(parts));
