@@ -48,7 +48,9 @@ class AdbServer:
     ) -> subprocess.CompletedProcess[bytes]:
         """Runs one adb command."""
         feed: dict[str, Any] = {"stdin": subprocess.DEVNULL} if input is None else {"input": input}
-        done = subprocess.run([self.adb, *arguments], env=self.environment, capture_output=True, timeout=timeout, **feed)
+        done = subprocess.run(
+            [self.adb, *arguments], env=self.environment, capture_output=True, timeout=timeout, **feed
+        )
         if check and done.returncode != 0:
             raise AssertionError(f"adb {arguments} ended with {done.returncode}: {done.stdout!r} {done.stderr!r}")
         return done
@@ -122,7 +124,10 @@ def _shared_devices() -> dict[str, fleet.Running]:
 
 @pytest.fixture
 def virtual_device(
-    _start_device: Callable[..., fleet.Running], _shared_devices: dict[str, fleet.Running], virtual_fleet: Path, adb_server: AdbServer
+    _start_device: Callable[..., fleet.Running],
+    _shared_devices: dict[str, fleet.Running],
+    virtual_fleet: Path,
+    adb_server: AdbServer,
 ) -> Iterator[StartVirtualDevice]:
     """Starts devices: shared ones live for the session, fresh ones for the test."""
     fresh_ones: list[fleet.Running] = []

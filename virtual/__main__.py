@@ -63,7 +63,9 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument("--port", type=int, help="default: the first free one from 5600 on")
     start.add_argument("--time-scale", type=float, default=1.0, help="speed of the thermal model's time")
     start.add_argument("--data-mb", type=int, help="size of /data (held in this machine's memory)")
-    start.add_argument("--limiter", choices=("cgroup-v1", "cgroup-v2", "duty-cycle"), help="default: the best that works")
+    start.add_argument(
+        "--limiter", choices=("cgroup-v1", "cgroup-v2", "duty-cycle"), help="default: the best that works"
+    )
     start.set_defaults(run=_start)
     stop = actions.add_parser("stop", help="switch a device off")
     stop.add_argument("serial", nargs="?")

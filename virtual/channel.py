@@ -1,4 +1,4 @@
-"""Messages between the parts of one device: JSON over a SOCK_SEQPACKET pair, optionally with one file descriptor."""
+"""Messages between the parts of one device: JSON over a SOCK_SEQPACKET pair, optionally with file descriptors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 MESSAGE_MAX = 60_000
 """Bytes of one message."""
+
+FDS_MAX = 4
 
 Message = dict[str, Any]
 
@@ -33,22 +35,33 @@ class Channel:
         os.set_inheritable(fd, True)
         return cls(socket.socket(fileno=fd))
 
-    def send(self, message: Message, fd: int | None = None) -> bool:
+    def send(self, message: Message, *fds: int) -> bool:
         """Sends at once; False when the other end is gone or does not read."""
         data = json.dumps(message).encode()
         try:
-            socket.send_fds(self._socket, [data], [] if fd is None else [fd])
+            socket.send_fds(self._socket, [data], fds)
         except OSError:
             return False
         return True
 
-    async def receive(self) -> tuple[Message, int | None]:
-        """The next message and its descriptor; raises `EOFError` when the other end is gone."""
+    def receive_now(self) -> tuple[Message, list[int]]:
+        """The message that is there; raises `BlockingIOError` when none is, `EOFError` when the other end is gone."""
+        try:
+            data, fds, _, _ = socket.recv_fds(self._socket, MESSAGE_MAX, FDS_MAX)
+        except ConnectionResetError:
+            raise EOFError from None
+        if not data:
+            raise EOFError
+        for fd in fds:
+            os.set_inheritable(fd, False)
+        return json.loads(data), list(fds)
+
+    async def receive(self) -> tuple[Message, list[int]]:
+        """The next message and its descriptors; raises `EOFError` when the other end is gone."""
         loop = asyncio.get_running_loop()
         while True:
             try:
-                data, fds, _, _ = socket.recv_fds(self._socket, MESSAGE_MAX, 1)
-                break
+                return self.receive_now()
             except BlockingIOError:
                 ready = asyncio.Event()
                 loop.add_reader(self._socket, ready.set)
@@ -56,10 +69,3 @@ class Channel:
                     await ready.wait()
                 finally:
                     loop.remove_reader(self._socket)
-            except ConnectionResetError:
-                raise EOFError from None
-        if not data:
-            raise EOFError
-        for fd in fds:
-            os.set_inheritable(fd, False)
-        return json.loads(data), fds[0] if fds else None

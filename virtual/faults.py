@@ -84,12 +84,20 @@ def _kill(device: Faulty, arguments: Arguments) -> Awaitable[Answer]:
 FAULTS: dict[str, Fault] = {
     "unplug": Fault(frozenset({"for_s"}), lambda d, a: d.unplug(_duration(a)), "cable out, for_s=SECONDS or for ever"),
     "replug": Fault(frozenset(), lambda d, a: d.replug(), "cable in again"),
-    "offline": Fault(frozenset({"for_s"}), lambda d, a: d.offline(_number(a, "for_s", 10)), "connected, but adbd is silent"),
+    "offline": Fault(
+        frozenset({"for_s"}), lambda d, a: d.offline(_number(a, "for_s", 10)), "connected, but adbd is silent"
+    ),
     "reboot": Fault(frozenset(), lambda d, a: d.reboot(), "sudden restart, as by the watchdog"),
-    "disk-full": Fault(frozenset({"state"}), lambda d, a: d.disk_full(_flag(a, "state")), "no byte left on /data, state=on|off"),
+    "disk-full": Fault(
+        frozenset({"state"}), lambda d, a: d.disk_full(_flag(a, "state")), "no byte left on /data, state=on|off"
+    ),
     "heat": Fault(frozenset({"watts", "to_c"}), _heat, "watts=W of extra heat, or to_c=°C held; watts=0 ends both"),
     "kill": Fault(frozenset({"name"}), _kill, "SIGKILL to the workload's processes called name=PROCESS"),
-    "slow-shell": Fault(frozenset({"delay_ms"}), lambda d, a: d.slow_shell(_number(a, "delay_ms", high=600_000)), "every command starts delay_ms later"),
+    "slow-shell": Fault(
+        frozenset({"delay_ms"}),
+        lambda d, a: d.slow_shell(_number(a, "delay_ms", high=600_000)),
+        "every command starts delay_ms later",
+    ),
     "status": Fault(frozenset(), lambda d, a: d.status(), "what the device is right now"),
 }
 

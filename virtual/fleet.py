@@ -1,8 +1,8 @@
 """Start, find and stop virtual devices from Python. Light to import: nothing here touches the farm.
 
-    running = start("pixel-8-pro", "VP8P0001", Path("/var/tmp/phones"))
-    …  adb connect {running.address}
-    stop(Path("/var/tmp/phones"), running.serial)
+running = start("pixel-8-pro", "VP8P0001", Path("/var/tmp/phones"))
+…  adb connect {running.address}
+stop(Path("/var/tmp/phones"), running.serial)
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def start(
         raise FleetError(str(error)) from None
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    tools = subprocess.run([sandbox.tool("toybox")], capture_output=True, text=True, check=True, timeout=10).stdout.split()
+    tools = subprocess.run(
+        [sandbox.tool("toybox")], capture_output=True, text=True, check=True, timeout=10
+    ).stdout.split()
     sandbox.build_system(folder / "root", list(SERVICE_NAMES), tools)
     config = hardware.Config(serial, profile, str(folder), port, time_scale, data_mb, limiter)
     return _launch(folder, hardware.config_json(config))

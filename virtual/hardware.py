@@ -167,7 +167,7 @@ class Hardware:
     async def _announce(self) -> None:
         try:
             await asyncio.wait_for(self.ready.wait(), READY_S)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             _report({"error": f"{self.config.serial} did not boot in {READY_S:g} s; see {self.folder}/hardware.log"})
             self._stop.set()
             return
@@ -262,7 +262,7 @@ class Hardware:
             raise faults.FaultError("the device does not answer")
         try:
             return await asyncio.wait_for(future, 10.0)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise faults.FaultError("the device does not answer") from None
 
     # --- port
@@ -428,7 +428,11 @@ class Hardware:
         return {"delay_ms": delay_ms}
 
     async def status(self) -> faults.Answer:
-        extra = {"serial": self.config.serial, "profile": self.profile.name, "limiter": self.limiter.name}
+        extra: dict[str, Any] = {
+            "serial": self.config.serial,
+            "profile": self.profile.name,
+            "limiter": self.limiter.name,
+        }
         extra |= {"booted": self.ready.is_set(), "unplugged": self._unplugged, "workload": self._usage}
         return self._state() | {"battery": self._battery_facts()} | extra
 

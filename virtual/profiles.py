@@ -161,7 +161,9 @@ def load(name_or_path: str) -> Profile:
     if path.suffix != ".yaml":
         path = FOLDER / f"{name_or_path}.yaml"
     if not path.is_file():
-        raise ProfileError(f"no profile {name_or_path!r}; there are: {', '.join(names())}, or give a path to a .yaml file")
+        raise ProfileError(
+            f"no profile {name_or_path!r}; there are: {', '.join(names())}, or give a path to a .yaml file"
+        )
     import yaml
 
     try:

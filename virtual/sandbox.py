@@ -22,10 +22,43 @@ SHELL_UID = 2000
 """Android's `shell` user."""
 
 # What Android's toybox has and Debian's lacks, taken from the host's own tools where it has them.
-FALLBACK_TOOLS = ("awk", "tr", "dd", "diff", "expr", "more", "xz", "gzip", "getfattr", "strace", "lscpu", "vi", "hexdump")
+FALLBACK_TOOLS = (
+    "awk",
+    "tr",
+    "dd",
+    "diff",
+    "expr",
+    "more",
+    "xz",
+    "gzip",
+    "getfattr",
+    "strace",
+    "lscpu",
+    "vi",
+    "hexdump",
+)
 # Tools of Debian's toybox that must not shadow our services, or that make no sense on a phone.
 NOT_FROM_TOYBOX = frozenset(
-    "reboot poweroff halt uptime log dmesg eject insmod rmmod chroot pivot_root switch_root openvt deallocvt chvt mkpasswd su login".split()
+    [
+        "reboot",
+        "poweroff",
+        "halt",
+        "uptime",
+        "log",
+        "dmesg",
+        "eject",
+        "insmod",
+        "rmmod",
+        "chroot",
+        "pivot_root",
+        "switch_root",
+        "openvt",
+        "deallocvt",
+        "chvt",
+        "mkpasswd",
+        "su",
+        "login",
+    ]
 )
 # What libraries and drivers of the host need from its /etc.
 SHARED_ETC = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/OpenCL")
@@ -70,9 +103,11 @@ def build_system(folder: Path, services: list[str], toybox_tools: list[str]) -> 
     client.write_text(f"#!{interpreter()} -IS\n{body}")
     client.chmod(0o755)
     links = {name: tool("toybox") for name in toybox_tools if name not in NOT_FROM_TOYBOX}
-    links |= {name: os.path.realpath(found) for name in FALLBACK_TOOLS if name not in links and (found := shutil.which(name))}
+    links |= {
+        name: os.path.realpath(found) for name in FALLBACK_TOOLS if name not in links and (found := shutil.which(name))
+    }
     links |= {"sh": tool("mksh"), "mksh": tool("mksh"), "toybox": tool("toybox")}
-    links |= {name: "service-client" for name in services}
+    links |= dict.fromkeys(services, "service-client")
     for name, target in links.items():
         link = binaries / name
         if not link.is_symlink():

@@ -113,7 +113,9 @@ class Sysfs:
         }
         for name, text in constant.items():
             fixed(policy / name, text + "\n")
-        self._frequencies.append((frequencies, LiveFile(policy / "scaling_max_freq"), LiveFile(policy / "scaling_cur_freq")))
+        self._frequencies.append(
+            (frequencies, LiveFile(policy / "scaling_max_freq"), LiveFile(policy / "scaling_cur_freq"))
+        )
         for core in cores:
             (cpu / f"cpu{core}" / "topology").mkdir(parents=True, exist_ok=True)
             fixed(cpu / f"cpu{core}" / "online", "1\n")
@@ -141,7 +143,12 @@ class Sysfs:
         return {name: LiveFile(base / name) for name in ("capacity", "temp", "status", "voltage_now", "charge_counter")}
 
     def update(
-        self, zones: list[tuple[str, float]], capacity_factor: float, busy_share: float, used_kb: int, battery: dict[str, int | str]
+        self,
+        zones: list[tuple[str, float]],
+        capacity_factor: float,
+        busy_share: float,
+        used_kb: int,
+        battery: dict[str, int | str],
     ) -> None:
         """Shows this moment. `busy_share`: of the capacity that is left, 0 to 1."""
         for file, (_, temperature) in zip(self._zones, zones, strict=True):

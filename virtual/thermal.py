@@ -27,7 +27,9 @@ class Network:
                 self._link(node.name, other, 1.0 / resistance)
                 if other != AMBIENT:
                     self._link(other, node.name, 1.0 / resistance)
-        slowest = min(self._capacity[name] / max(sum(links.values()), 1e-9) for name, links in self._conductance.items())
+        slowest = min(
+            self._capacity[name] / max(sum(links.values()), 1e-9) for name, links in self._conductance.items()
+        )
         # An explicit step is monotone and cannot overshoot while dt < C/ΣG; a fifth of it is also accurate.
         self._substep_s = slowest / 5
 

@@ -3,72 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from farm.adb.wire import shell, sync
-from farm.adb.wire.server import ServiceRegistry, Stream, StreamClosed
+from farm.adb.wire.server import Service, ServiceRegistry, Stream, StreamClosed
+from virtual.android.spawner import SHELL
 
 if TYPE_CHECKING:
     from virtual.android.system import Android
 
-SHELL = "/system/bin/sh"
 FEATURES = ("shell_v2", "cmd", *sync.FEATURES, "apex")
-ENVIRONMENT = {
-    "PATH": "/system/bin",
-    "HOME": "/",
-    "USER": "shell",
-    "LOGNAME": "shell",
-    "SHELL": SHELL,
-    "HOSTNAME": "localhost",
-    "TMPDIR": "/data/local/tmp",
-    "ANDROID_ROOT": "/system",
-    "ANDROID_DATA": "/data",
-    "EXTERNAL_STORAGE": "/sdcard",
-}
-
-
-class WorkloadSpawner:
-    """Starts commands in the cgroup of the workload."""
-
-    def __init__(self, cgroup_fds: list[int]) -> None:
-        self._cgroup_fds = cgroup_fds
-        self.delay_s = 0.0
-
-    async def spawn(self, command: shell.Command) -> shell.Process:
-        """Starts it, later when the shell is made slow."""
-        if self.delay_s:
-            await asyncio.sleep(self.delay_s)
-
-        def enter() -> None:
-            for fd in self._cgroup_fds:
-                os.write(fd, b"0")
-            if command.pty:
-                shell.take_terminal()
-
-        return await asyncio.create_subprocess_exec(
-            *command.argv,
-            stdin=command.stdin,
-            stdout=command.stdout,
-            stderr=command.stderr,
-            env=ENVIRONMENT | command.environment,
-            cwd="/",
-            start_new_session=True,
-            preexec_fn=enter,
-        )
 
 
 class Adbd:
     """The registry of one device."""
 
-    def __init__(self, android: Android, cgroup_fds: list[int]) -> None:
+    def __init__(self, android: Android) -> None:
         self._android = android
-        self._spawner = WorkloadSpawner(cgroup_fds)
         self.registry = ServiceRegistry()
-        commands = shell.ShellService(self._spawner, SHELL)
+        commands = shell.ShellService(android.spawner, SHELL)
         for word, service in {
             "shell": commands,
             "exec": commands,
@@ -84,12 +40,8 @@ class Adbd:
         }.items():
             self.registry.add(word, service)
 
-    def set_delay(self, delay_s: float) -> None:
-        """Every command starts this much later."""
-        self._spawner.delay_s = delay_s
-
     @staticmethod
-    def _say(text: str):  # type: ignore[no-untyped-def]
+    def _say(text: str) -> Service:
         async def answer(stream: Stream, service: str) -> None:
             await stream.write(text.encode())
 

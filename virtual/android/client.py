@@ -6,7 +6,6 @@ length (4 bytes), data. Low-level modules only: this starts often.
 
 import posix
 import sys
-
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
 
@@ -18,7 +17,12 @@ def main() -> None:
     except OSError:
         posix.write(2, b"cannot reach the system: it is not up\n")
         posix._exit(1)
-    words = [sys.argv[0].rpartition("/")[2], posix.getcwd(), posix.environ.get(b"ANDROID_LOG_TAGS", b"").decode(), *sys.argv[1:]]
+    words = [
+        sys.argv[0].rpartition("/")[2],
+        posix.getcwd(),
+        posix.environ.get(b"ANDROID_LOG_TAGS", b"").decode(),
+        *sys.argv[1:],
+    ]
     data = b"\0".join(word.encode("utf-8", "surrogateescape") for word in words)
     connection.sendall(len(data).to_bytes(4, "big") + data)
     code = 1

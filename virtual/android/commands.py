@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from virtual.android import logcat, properties
+from virtual.android import debuggerd, dumpsys, logcat, packages, power, properties, screen, settings
 from virtual.android.calls import Handler
 
-COMMANDS: dict[str, Handler] = {**properties.COMMANDS, **logcat.COMMANDS}
+COMMANDS: dict[str, Handler] = {
+    name: handler
+    for module in (debuggerd, dumpsys, logcat, packages, power, properties, screen, settings)
+    for name, handler in module.COMMANDS.items()
+}

@@ -76,7 +76,9 @@ class Options:
     def render(self, entry: Entry) -> str:
         """The entry's lines."""
         if self.format == "long":
-            head = f"[ {_stamp(entry, self.modifiers)} {entry.pid:>5}:{entry.tid:>5} {entry.priority}/{entry.tag:<8} ]\n"
+            head = (
+                f"[ {_stamp(entry, self.modifiers)} {entry.pid:>5}:{entry.tid:>5} {entry.priority}/{entry.tag:<8} ]\n"
+            )
             return f"{head}{entry.message}\n\n"
         prefix = FORMATS[self.format](entry, self.modifiers)
         return "".join(f"{prefix}{line}\n" for line in entry.message.split("\n"))
@@ -157,7 +159,7 @@ def _set_value(options: Options, what: str, value: str) -> None:
             elif name in FORMATS or name == "long":
                 options.format = name
             else:
-                raise UsageError(f"Invalid parameter \"{name}\" to -v")
+                raise UsageError(f'Invalid parameter "{name}" to -v')
     elif what in ("tail", "follow"):
         options.tail = value
         options.dump = options.dump or what == "tail"
@@ -241,7 +243,9 @@ async def _administer(call: Call, options: Options, logd: Logd) -> None:
             ring.clear()
         if options.show_size:
             size, used = ring.size >> 10, (ring.used + 1023) >> 10
-            await call.out(f"{name}: ring buffer is {size} KiB ({used} KiB consumed, {used} KiB readable), max entry is 5120 B, max payload is 4068 B\n")
+            await call.out(
+                f"{name}: ring buffer is {size} KiB ({used} KiB consumed, {used} KiB readable), max entry is 5120 B, max payload is 4068 B\n"
+            )
 
 
 class _Reader:

@@ -72,13 +72,30 @@ class Logd:
         self._changed = asyncio.Event()
 
     def write(
-        self, priority: str, tag: str, message: str, *, buffer: str = "main", pid: int = 1, tid: int | None = None, uid: int = 1000
+        self,
+        priority: str,
+        tag: str,
+        message: str,
+        *,
+        buffer: str = "main",
+        pid: int = 1,
+        tid: int | None = None,
+        uid: int = 1000,
     ) -> None:
         """Appends one entry."""
         self._sequence += 1
         text = message.encode("utf-8", "replace")[:MESSAGE_MAX].decode("utf-8", "ignore")
         entry = Entry(
-            self._sequence, time.time(), time.monotonic(), buffer, uid, pid, tid if tid is not None else pid, priority, tag[:128], text
+            self._sequence,
+            time.time(),
+            time.monotonic(),
+            buffer,
+            uid,
+            pid,
+            tid if tid is not None else pid,
+            priority,
+            tag[:128],
+            text,
         )
         self.rings[buffer].add(entry)
         self._changed.set()

@@ -13,7 +13,12 @@ _STATUS = ("NONE", "LIGHT", "MODERATE", "SEVERE", "CRITICAL", "EMERGENCY", "SHUT
 # (buffer, priority, tag, text); fields in braces come from the live state.
 _CHATTER = (
     ("main", "D", "WifiNl80211Manager", "Scan result ready event"),
-    ("system", "I", "ActivityManager", "Background started FGS: Disallowed [callingPackage: com.android.shell; uidState: BTOP]"),
+    (
+        "system",
+        "I",
+        "ActivityManager",
+        "Background started FGS: Disallowed [callingPackage: com.android.shell; uidState: BTOP]",
+    ),
     ("main", "D", "BatteryService", "Processing new values: level={level}, temperature={temperature}"),
     ("main", "W", "ProcessStats", "Tracking association SourceState pid=0 process=com.android.systemui"),
     ("system", "D", "ConnectivityService", "NetReassign [no changes] [c 0] [a 1] [i 0]"),
@@ -33,7 +38,9 @@ def boot_lines(android: Android) -> None:
     write("I", "", f"Linux version (virtual) booting, boot_id {boot_id}", buffer="kernel", pid=0)
     write("I", "boot_progress_start", "[1200]", buffer="events", pid=2)
     write("I", "boot_progress_system_run", "[2900]", buffer="events", pid=2)
-    write("I", "SystemServer", f"Entered the Android system server! (virtual, Android {release})", buffer="system", pid=2)
+    write(
+        "I", "SystemServer", f"Entered the Android system server! (virtual, Android {release})", buffer="system", pid=2
+    )
     write("I", "adbd", "adbd started", pid=2)
     write("I", "ActivityManager", "System now ready", buffer="system", pid=2)
     write("I", "boot_progress_enable_screen", "[4700]", buffer="events", pid=2)
@@ -45,7 +52,9 @@ def thermal_status(android: Android, before: int, after: int) -> None:
     priority = "W" if after > before else "I"
     text = f"Thermal status changed from {_STATUS[before]} ({before}) to {_STATUS[after]} ({after})"
     android.logd.write(priority, "ThermalManagerService", text, buffer="system", pid=2)
-    android.logd.write("I", "thermal_changed", f"[{android.profile.thermal.status_node},{after}]", buffer="events", pid=2)
+    android.logd.write(
+        "I", "thermal_changed", f"[{android.profile.thermal.status_node},{after}]", buffer="events", pid=2
+    )
 
 
 async def run(android: Android) -> None:

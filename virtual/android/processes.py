@@ -38,24 +38,30 @@ class Processes:
         self._cpu: dict[tuple[int, int], float] = {}
         self._cpu_of_ended = 0.0
 
-    def list(self) -> list[Process]:
-        """The workload: everything but init (pid 1) and ourselves."""
-        found = []
+    def all(self) -> list[Process]:
+        """The workload: everything but init (pid 1), the zygote and ourselves."""
+        found: list[Process] = []
+        ours = (1, os.getpid(), self._android.spawner.pid)
         for entry in os.scandir("/proc"):
-            if entry.name.isdigit() and int(entry.name) not in (1, os.getpid()):
+            if entry.name.isdigit() and int(entry.name) not in ours:
                 with contextlib.suppress(OSError, ValueError, IndexError):
                     found.append(read_process(int(entry.name)))
         return found
 
     def survey(self) -> Message:
         """Memory and CPU time of the workload, for the hardware; kills when memory is short."""
-        workload = self.list()
+        workload = self.all()
         cpu = {(one.pid, one.started): one.cpu_s for one in workload}
         self._cpu_of_ended += sum(used for key, used in self._cpu.items() if key not in cpu)
         self._cpu = cpu
         rss = sum(one.rss_kb for one in workload)
         self._kill_when_short(workload, rss)
-        return {"op": "usage", "rss_kb": rss, "cpu_s": self._cpu_of_ended + sum(cpu.values()), "processes": len(workload)}
+        return {
+            "op": "usage",
+            "rss_kb": rss,
+            "cpu_s": self._cpu_of_ended + sum(cpu.values()),
+            "processes": len(workload),
+        }
 
     def _kill_when_short(self, workload: list[Process], rss_kb: int) -> None:
         memory = self._android.profile.memory
@@ -70,7 +76,7 @@ class Processes:
     def kill_named(self, name: str) -> list[int]:
         """SIGKILL to every process of this name (its comm, or the last part of its program's path); their pids."""
         pids = []
-        for one in self.list():
+        for one in self.all():
             if name in (one.name, _program(one.pid)):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(one.pid, signal.SIGKILL)

@@ -20,11 +20,13 @@ from typing import Any
 from farm.adb.wire.packets import Banner
 from farm.adb.wire.server import Connection
 from virtual import profiles
-from virtual.android import adbd, commands, noise
+from virtual.android import adbd, commands, noise, tombstones
 from virtual.android.calls import CallServer
 from virtual.android.logd import Logd
 from virtual.android.processes import Processes
 from virtual.android.properties import Properties
+from virtual.android.settings import Settings
+from virtual.android.spawner import ZygoteSpawner
 from virtual.channel import Channel, Message
 from virtual.sandbox import HARDWARE
 
@@ -45,9 +47,12 @@ class Android:
         self.properties = Properties(self._initial_properties())
         self.logd = Logd()
         self.processes = Processes(self)
-        self.settings: dict[str, dict[str, str]] = {}
+        self.settings = Settings()
+        self.screen_on = self.profile.screen is not None
+        self.stay_on = False
         self.connections: set[Connection] = set()
-        self.adbd = adbd.Adbd(self, cgroup_fds)
+        self.spawner = ZygoteSpawner(cgroup_fds, lambda crash: tombstones.record(self, crash))
+        self.adbd = adbd.Adbd(self)
         self._thermal_status = 0
 
     def state(self) -> dict[str, Any]:
@@ -93,6 +98,7 @@ class Android:
 
     async def run(self) -> None:
         """Boots and serves until the hardware cuts the power or a reboot is asked for."""
+        await self.spawner.start()
         await CallServer(self, commands.COMMANDS).start()
         noise.boot_lines(self)
         self.properties.set("sys.boot_completed", "1")
@@ -102,8 +108,8 @@ class Android:
         self.hardware.send({"op": "ready"})
         with contextlib.suppress(EOFError):
             while True:
-                message, fd = await self.hardware.receive()
-                self._on_message(message, fd)
+                message, fds = await self.hardware.receive()
+                self._on_message(message, fds)
         for task in tasks:
             task.cancel()
 
@@ -116,11 +122,11 @@ class Android:
                 self._thermal_status = status
             await asyncio.sleep(WATCH_S)
 
-    def _on_message(self, message: Message, fd: int | None) -> None:
+    def _on_message(self, message: Message, fds: list[int]) -> None:
         operations = {
-            "connection": lambda: self._connect(fd),
+            "connection": lambda: self._connect(fds[0]),
             "drop-connections": self._drop_connections,
-            "slow-shell": lambda: self.adbd.set_delay(float(message["delay_ms"]) / 1000),
+            "slow-shell": lambda: self._slow_shell(float(message["delay_ms"]) / 1000),
             "kill": lambda: self.hardware.send({"op": "killed", "pids": self.processes.kill_named(message["name"])}),
             "fill-data": lambda: self.hardware.send({"op": "data-filled", "error": _fill_data(message["on"])}),
         }
@@ -128,9 +134,10 @@ class Android:
         if operation is not None:
             operation()
 
-    def _connect(self, fd: int | None) -> None:
-        if fd is None:
-            return
+    def _slow_shell(self, delay_s: float) -> None:
+        self.spawner.delay_s = delay_s
+
+    def _connect(self, fd: int) -> None:
         connection = Connection(self.banner, self.adbd.registry, on_lost=self.connections.discard)
         self.connections.add(connection)
         sock = socket.socket(fileno=fd)
