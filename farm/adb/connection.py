@@ -137,9 +137,13 @@ def open_transport(host: str, port: int, address: str, timeout_s: float = SERVER
 
 def device_query(host: str, port: int, address: str, what: str) -> str:
     """A `host-serial:` question: get-state, features, get-devpath …"""
+    return query(host, port, f"{device_prefix(address)}:{what}", address)
+
+
+def device_prefix(address: str) -> str:
+    """How a request to the server names the device."""
     numbered = _TRANSPORT.match(address)
-    prefix = f"host-transport-id:{numbered[1]}" if numbered else f"host-serial:{address}"
-    return query(host, port, f"{prefix}:{what}", address)
+    return f"host-transport-id:{numbered[1]}" if numbered else f"host-serial:{address}"
 
 
 class Canary:

@@ -155,6 +155,14 @@ class Device:
         connection.sock.settimeout(None)
         return connection.sock
 
+    def remove_forwards(self) -> None:
+        """End forwards of this device at the adb server, and reverse ones on the device."""
+        self._link.question("killforward-all")
+        try:
+            self._link.service("reverse:killforward-all").close()
+        except RemoteError:
+            pass  # the device knows no reverse forwards
+
     def _forget(self, part: str) -> None:
         try:
             self.shell(["rm", "-f", part], timeout_s=10)

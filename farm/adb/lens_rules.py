@@ -167,6 +167,10 @@ class Rules:
         verb = re.split(r"[:,]", service, maxsplit=1)[0]
         if verb == "tcp" and not re.fullmatch(r"tcp:\d{1,5}", service):
             return _refuse("tcp", "only ports of the device itself: tcp:PORT")
+        if verb == "reboot" and service != "reboot:":
+            return _refuse("reboot", "only into the system: a bootloader would keep the device from the next lease")
+        if verb == "host":  # newer adb asks the server on a connection that is bound to a device
+            return _refuse(service.split(":")[1] if ":" in service else verb, "the lens does not know it")
         return None if verb in DEVICE_SERVICES else _refuse(verb, "the lens does not know it")
 
     def show(self, line: DeviceLine, long: bool) -> str | None:

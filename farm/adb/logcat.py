@@ -58,6 +58,12 @@ class LogcatStream:
             self._note(f"log of {self._device.address}")
         self._thread.start()
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Its process on the device, which cleaning must spare; empty while there is none."""
+        process = self._process
+        return () if process is None or process.pid is None else (process.pid,)
+
     def stop(self, timeout_s: float = 10.0) -> None:
         """End the stream and the file. What the device had written by now is in it."""
         self._stopping.set()

@@ -132,7 +132,7 @@ def test_stock_adb_works_on_the_leased_device(phone: Phones, sandbox: MakeSandbo
     done = here.adb("-s", mine.running.serial, "shell", "echo out; echo err >&2; exit 7")
     assert (done.returncode, done.stdout, done.stderr) == (7, b"out\n", b"err\n")
     assert here.adb("shell", "echo", "the only one").stdout == b"the only one\n"
-    assert here.adb("exec-in", "cat > /data/local/tmp/in", stdin=b"typed").returncode == 0
+    assert here.adb("shell", "cat > /data/local/tmp/in", stdin=b"typed").returncode == 0
     assert here.adb("exec-out", "cat /data/local/tmp/in").stdout == b"typed"
     data = os.urandom(3_000_000)
     (tmp_path / "up").write_bytes(data)

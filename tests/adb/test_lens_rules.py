@@ -92,6 +92,8 @@ def test_what_touches_the_device_alone_passes(service: str) -> None:
     "service",
     [
         "unknown:",
+        "host:forward:tcp:0;tcp:1",
+        "reboot:bootloader",
         "",
         "sideload-host:1:1",
         "reverse:forward:tcp:1;tcp:5432",
