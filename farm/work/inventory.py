@@ -65,7 +65,8 @@ class InventoryKeeper:
         if labels is not None or kind is not None or row.type is None:
             row.type = None if kind is None else kind.key
         base = dict(labels if labels is not None else row.labels or {})
-        row.labels = base | dict(kind.labels if kind else {}) | dict(entry.labels if entry else {})
+        of_type = {"type_name": kind.name, "kind": kind.kind, **kind.labels} if kind else {}
+        row.labels = base | of_type | dict(entry.labels if entry else {})
 
     def _read(self) -> Inventory | list[InventoryError]:
         try:
