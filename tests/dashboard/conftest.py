@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from sqlalchemy import update
 
 from farm.store import tables as t
@@ -34,6 +34,7 @@ ARGUMENTS = [
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 #: A loaded machine makes a page slower, not red.
 PATIENCE_MS = 45_000
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="session")
@@ -125,7 +126,7 @@ def site(_shared_site: Site) -> Iterator[Site]:
     _shared_site.troubles.clear()
     yield _shared_site
     _shared_site.close()
-    assert _shared_site.troubles == []
+    assert not _shared_site.troubles, "\n".join(_shared_site.troubles)
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ def own_site(tmp_path: Path, browser: Browser) -> Iterator[Site]:
     with site_of(tmp_path / "state", browser) as site:
         yield site
         site.close()
-        assert site.troubles == []
+        assert not site.troubles, "\n".join(site.troubles)
 
 
 @pytest.fixture
@@ -142,4 +143,4 @@ def empty_site(tmp_path: Path, browser: Browser) -> Iterator[Site]:
     with site_of(tmp_path / "state", browser, empty=True) as site:
         yield site
         site.close()
-        assert site.troubles == []
+        assert not site.troubles, "\n".join(site.troubles)

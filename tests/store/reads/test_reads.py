@@ -17,6 +17,7 @@ from farm.domain.devices import Availability
 from farm.store import tables as t
 from farm.store.db import Database, sqlite_url
 from farm.store.reads import attempts, bundles, devices, fleet, runs
+from farm.store.reads.results import MeasurementRow
 from farm.store.reads.shared import MAX_POINTS, Point, thin, unpack_chunk
 from tests.dashboard.seed import seed, seeded
 
@@ -201,7 +202,8 @@ def test_a_retried_test_shows_the_attempt_in_which_it_ended(session: Session) ->
     lost, again = job.attempts
     assert (lost.outcome, lost.retried, again.outcome, again.retried) == ("device-lost", True, "passed", False)
     column = next(i for i, c in enumerate(found.matrix.columns) if c.job_id == job.id)
-    assert {row.cells[column].outcome for row in found.matrix.rows if row.cells[column]} <= {"passed", "skipped"}
+    cells = [row.cells[column] for row in found.matrix.rows]
+    assert {cell.outcome for cell in cells if cell} <= {"passed", "skipped"}
     assert found.matrix.counts.get("unfinished") is None
     assert [incident.klass for incident in found.incidents] == ["device-lost"]
 
@@ -253,7 +255,7 @@ def test_a_measurement_whose_every_value_is_marked_has_no_median(tmp_path: Path)
     db.close()
 
 
-def attempts_measurements(session: Session, attempt_id: int) -> tuple[runs.MeasurementRow, ...]:
+def attempts_measurements(session: Session, attempt_id: int) -> tuple[MeasurementRow, ...]:
     detail = attempts.attempt(session, attempt_id, NOW)
     assert detail is not None
     return detail.measurements
