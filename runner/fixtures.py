@@ -34,25 +34,25 @@ def bench_of(config: pytest.Config) -> Bench:
     return bench
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def device(request: pytest.FixtureRequest) -> Device:
     """The leased device: shell, push, pull, properties. Nothing else is within reach."""
     return bench_of(request.config).device
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def facts(request: pytest.FixtureRequest) -> Mapping[str, str]:
     """What the farm knows of the device: serial, name, abi, virtual, and its labels."""
     return bench_of(request.config).spec.facts()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def params(request: pytest.FixtureRequest) -> Mapping[str, Any]:
     """Parameters that were given with the run."""
     return bench_of(request.config).params
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def engine(request: pytest.FixtureRequest) -> Engine:
     """The bundle's engine on the device."""
     from runner.engine import Engine
@@ -98,7 +98,7 @@ def logcat(request: pytest.FixtureRequest) -> Logcat:
     return Logcat(bench_of(request.config).device)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def fingerprint(request: pytest.FixtureRequest) -> Callable[[Mapping[str, Any]], None]:
     """`fingerprint({"page_size": 4096})` adds facts to what the device is known to be."""
     bench = bench_of(request.config)
@@ -109,7 +109,7 @@ def fingerprint(request: pytest.FixtureRequest) -> Callable[[Mapping[str, Any]],
     return add
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def artifact(request: pytest.FixtureRequest) -> Callable[..., Path]:
     """`artifact("trace.json", data)` keeps a file with the attempt; without data, the path to write it to first."""
     bench = bench_of(request.config)

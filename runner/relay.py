@@ -167,7 +167,8 @@ def main(arguments: list[str]) -> int:
     faulthandler.register(signal.SIGUSR2, file=os.dup(2), all_threads=True)
     import pytest
 
-    from runner import inside, plugin, state  # before the listener stands: their own imports are of no interest
+    # Before the listener stands: their own imports are of no interest.
+    from runner import inside, plugin, state  # noqa: F401
     from runner.reporter import SocketReporter
     from runner.seccomp import send_listener
 

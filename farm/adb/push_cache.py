@@ -91,7 +91,8 @@ def deploy(
     Raises NoSpace (nothing was sent), Cancelled, RemoteError, ValueError (a file that must not be deployed),
     DeviceUnavailable, AdbServerGone.
     """
-    check_files([*files, *([devtool] if devtool else [])])
+    check_files(files)
+    check_files([devtool] if devtool else [])  # it may be one of the bundle's own files
     return _Deploy(device, files, target_dir, stamps, doubt, progress, cancelled).run(devtool)
 
 
