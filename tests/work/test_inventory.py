@@ -40,7 +40,14 @@ def test_listed_devices_get_their_names_and_labels_and_absent_ones_a_row(db: Dat
     found = rows(db)
     d1 = found["d1"]
     assert (d1.name, d1.pool, d1.ring, d1.listed, d1.type) == ("husky-v1", "demo", 1, True, "px")
-    assert d1.labels == {"android": "14", "abi": "x86_64", "soc": "Tensor G3", "owner": "demo"}
+    assert d1.labels == {
+        "android": "14",
+        "abi": "x86_64",
+        "soc": "Tensor G3",
+        "owner": "demo",
+        "type_name": "px",
+        "kind": "other",
+    }
     assert (found["absent"].connection, found["absent"].listed) == ("gone", True)
     assert not found["stranger"].listed
 
