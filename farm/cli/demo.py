@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +34,8 @@ T = TypeVar("T")
 SUITES = ("smoke", "fingerprint", "latency")
 READY_S = 120.0
 RUN_S = 1800.0
+#: While the engine is built, what it is at is told this often, seconds.
+BUILD_TOLD_S = 5.0
 #: The measurement whose median the summary names: tokens per second while decoding.
 DECODE_RATE = "decode_rate"
 FAULT_VARIABLE = "FARM_ENGINE_FAULT"
@@ -95,8 +97,9 @@ class Demo:
                 future.result()
             served.result()
             client = connect(self.settings)
-            self._timed("devices", lambda: self._wait_for_devices(client))
-            folder = built.result()
+            self._wait_for_devices(client, built)
+            self.seconds["devices"] = round(time.monotonic() - self.began, 2)
+            folder = self._follow_build(built)
         except BaseException:
             self.parts.interrupt()
             raise
@@ -137,10 +140,24 @@ class Demo:
     def _stop_server(self) -> None:
         processes.stop_server(self.settings)
 
-    def _wait_for_devices(self, client: Client) -> None:
+    def _follow_build(self, built: Future[Path]) -> Path:
+        """The bundle's folder; while the build goes on, its newest words now and then."""
+        told = ""
+        while True:
+            try:
+                return built.result(timeout=BUILD_TOLD_S)
+            except TimeoutError:
+                words = processes.last_line(self.parts.build_log)
+                if words != told:
+                    note(f"building the engine: {words[:100]}")
+                told = words
+
+    def _wait_for_devices(self, client: Client, built: Future[Path]) -> None:
         why: dict[str, str] = {}
 
         def ready() -> bool:
+            if built.done():
+                built.result()  # a build that failed is told at once
             tiles = {tile["facts"]["serial"]: tile for tile in client.get("/api/devices")["devices"]}
             why.clear()
             for device in DEVICES:
