@@ -10,6 +10,8 @@ GraphBuilder::GraphBuilder(const HyperParameters & params, const Weights & weigh
     memory_.resize(ggml_tensor_overhead() * max_nodes_ + ggml_graph_overhead_custom(max_nodes_, false));
 }
 
+GraphBuilder::~GraphBuilder() { ggml_free(ctx_); }  // null is fine
+
 ggml_tensor * GraphBuilder::norm(ggml_context * ctx, ggml_tensor * x, ggml_tensor * weight) const {
     return ggml_mul(ctx, ggml_rms_norm(ctx, x, params_.rms_eps), weight);
 }
@@ -50,10 +52,8 @@ ggml_tensor * GraphBuilder::feed_forward(ggml_context * ctx, int64_t layer, ggml
 }
 
 DecoderGraph GraphBuilder::build(int64_t n_tokens, int64_t n_past) {
-    // The context lives in our own memory: nothing to free, and ggml never has to allocate (it aborts when it cannot).
-    if (ctx_ != nullptr) {
-        ggml_free(ctx_);
-    }
+    // The context lives in our own memory: ggml never has to allocate for it, which it does not survive failing at.
+    ggml_free(ctx_);
     ctx_ = ggml_init({memory_.size(), memory_.data(), /*no_alloc=*/true});
     DecoderGraph g{};
     g.graph = ggml_new_graph_custom(ctx_, max_nodes_, false);

@@ -23,6 +23,9 @@ struct DecoderGraph {
 class GraphBuilder {
 public:
     GraphBuilder(const HyperParameters & params, const Weights & weights, const KvCache & cache);
+    ~GraphBuilder();
+    GraphBuilder(const GraphBuilder &) = delete;
+    GraphBuilder & operator=(const GraphBuilder &) = delete;
     DecoderGraph build(int64_t n_tokens, int64_t n_past);
 
 private:
