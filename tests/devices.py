@@ -1,12 +1,12 @@
 """Fixtures with virtual devices under the stock adb. Loaded for every test by `tests/conftest.py`.
 
     def test_something(virtual_device, adb_server):
-        device = virtual_device("rk3568")                  # a running device of this session, started once per arguments
+        device = virtual_device("rk3568")                  # of this session, one per arguments
         adb_server.run("-s", device.address, "shell", "ls")
         fleet.fault(device.dir.parent, device.serial, "unplug", for_s=2)
 
-`virtual_device(profile, fresh=True)` starts one that nobody else uses and that ends with the test: for faults. The adb
-server is this session's own, on a port of its own; `adb_server.environment` makes other tools use it.
+`virtual_device(profile, fresh=True)` starts one that nobody else uses and that ends with the test: for faults. The
+adb server is this session's own, on a port of its own; `adb_server.environment` makes other tools use it.
 """
 
 from __future__ import annotations

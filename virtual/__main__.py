@@ -18,9 +18,14 @@ def _plain(running: fleet.Running) -> dict[str, Any]:
 
 def _start(options: argparse.Namespace) -> int:
     one = fleet.start(
-        options.profile, options.serial, options.dir, port=options.port, time_scale=options.time_scale, data_mb=options.data_mb,
+        options.profile,
+        options.serial,
+        options.dir,
+        port=options.port,
+        time_scale=options.time_scale,
+        data_mb=options.data_mb,
         limiter=options.limiter,
-    )  # fmt: skip
+    )
     note = " (was running already)" if one.already_running else ""
     print(json.dumps(_plain(one)) if options.json else f"{one.serial}  {one.profile}  {one.address}{note}")
     return 0

@@ -67,7 +67,7 @@ class Board:
 
 
 def _reveal_proc() -> None:
-    """Takes away bubblewrap's read-only covers, with which the kernel would refuse a fresh /proc to the inner sandbox."""
+    """Takes bubblewrap's read-only covers away: the kernel would refuse the inner sandbox a fresh /proc with them."""
     for name in ("sys", "sysrq-trigger", "irq", "bus"):
         _libc.umount2(f"/proc/{name}".encode(), MNT_DETACH)
 

@@ -44,7 +44,7 @@ class Fault:
 def _number(arguments: Arguments, key: str, default: float | None = None, low: float = 0.0, high: float = 1e6) -> float:
     value = arguments.get(key, default)
     try:
-        number = float(value)  # type: ignore[arg-type]
+        number = float(value)
     except (TypeError, ValueError):
         raise FaultError(f"{key} must be a number, not {value!r}") from None
     if not low <= number <= high:

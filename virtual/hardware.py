@@ -1,8 +1,8 @@
 """One device's hardware: the process outside the sandbox that owns port, heat, limiter and power.
 
-It starts the sandbox, hands accepted connections in to adbd, moves the thermal model by the workload's CPU time, shows
-the result in /sys and to Android's services, and does what the control socket asks. It reports on standard output, once,
-{"ready": …} or {"error": …}.
+It starts the sandbox, hands accepted connections in to adbd, moves the thermal model by the workload's CPU time,
+shows the result in /sys and to Android's services, and does what the control socket asks. It reports on standard
+output, once, {"ready": …} or {"error": …}.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from typing import Any
 
 from virtual import faults, limiter, profiles, sandbox
 from virtual.battery import STATUS_NAMES, BatteryModel
+from virtual.bench import Bench
 from virtual.channel import Channel, Message
+from virtual.port import Port
 from virtual.sysfs import Sysfs
 from virtual.thermal import ThermalModel
 
@@ -49,65 +51,6 @@ class Config:
     limiter: str | None
 
 
-class Port:
-    """A listening TCP port that can be closed and opened again without losing its number."""
-
-    def __init__(self, port: int | None, first: int = 5600) -> None:
-        self._listener, self.number = self._bind(port, first)
-        self._listening = False
-
-    @staticmethod
-    def _bind(port: int | None, first: int) -> tuple[socket.socket, int]:
-        for candidate in [port] if port is not None else range(first, first + 400):
-            listener = socket.socket()
-            listener.setblocking(False)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # old connections may linger
-            try:
-                listener.bind(("127.0.0.1", candidate))
-            except OSError:
-                listener.close()
-                continue
-            # From here on nobody else may bind it, not even while we do not listen.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
-            return listener, candidate
-        raise OSError(f"port {port} of 127.0.0.1 is taken" if port else f"no free port from {first} on")
-
-    def open(self) -> None:
-        """Connections are taken from now on."""
-        if not self._listening:
-            # The kernel checks the number again: connections of the time before may linger, so allow those, for now.
-            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._listener.listen(16)
-            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
-            self._listening = True
-
-    def close(self) -> None:
-        """Connections are refused from now on; the number stays ours."""
-        if self._listening:
-            self._listening = False
-            self._listener.shutdown(socket.SHUT_RDWR)
-
-    async def accept(self) -> socket.socket:
-        """The next connection."""
-        loop = asyncio.get_running_loop()
-        while True:
-            if self._listening:
-                try:
-                    connection, _ = self._listener.accept()
-                except BlockingIOError:
-                    pass
-                else:
-                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    return connection
-            ready = asyncio.Event()
-            loop.add_reader(self._listener, ready.set)
-            try:
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(ready.wait(), 0.2)
-            finally:
-                loop.remove_reader(self._listener)
-
-
 class Hardware:
     """One running device; see the module."""
 
@@ -123,20 +66,20 @@ class Hardware:
         self.sysfs = Sysfs(self.folder, self.profile)
         self.boot_id = ""
         self.ready = asyncio.Event()
-        self._board, self._board_end = Channel.pair()
-        self._system, self._system_end = Channel.pair()
+        self.board, self._board_end = Channel.pair()
+        self.system, self._system_end = Channel.pair()
         self._sandbox: asyncio.subprocess.Process | None = None
-        self._unplugged = False
-        self._offline_until = 0.0
-        self._held: list[socket.socket] = []
+        self.unplugged = False
+        self.offline_until = 0.0
+        self.held: list[socket.socket] = []
         self._failed_boots = 0
         self._replies: dict[str, asyncio.Future[Message]] = {}
-        self._usage: Message = {"rss_kb": 0, "cpu_s": 0.0, "processes": 0}
+        self.usage: Message = {"rss_kb": 0, "cpu_s": 0.0, "processes": 0}
         self._cpu_seen = self.limiter.cpu_seconds() or 0.0
         self._busy_cores = 0.0
         self._last_tick = time.monotonic()
         self._stop = asyncio.Event()
-        self._timers: set[asyncio.TimerHandle] = set()
+        self.bench = Bench(self)
 
     # --- life
 
@@ -146,7 +89,7 @@ class Hardware:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         self._write_description()
-        self._tick()
+        self.tick()
         await self._start_sandbox()
         control = await asyncio.start_unix_server(self._control, self.folder / "control.sock", limit=1 << 16)
         parts = [self._read_board(), self._read_system(), self._accept(), self._ticks(), self._sandbox_end()]
@@ -223,13 +166,13 @@ class Hardware:
         self.sysfs.boot_id.set(self.boot_id + "\n")
         self.sysfs.booted_at = time.monotonic()
         self._publish()
-        self._board.send({"op": "boot"})
+        self.board.send({"op": "boot"})
 
     # --- messages from inside
 
     async def _read_board(self) -> None:
         while True:
-            message, _ = await self._board.receive()
+            message, _ = await self.board.receive()
             if message["op"] == "off":
                 log.info("system is off (code %s)", message.get("code"))
                 self._failed_boots = 0 if self.ready.is_set() else self._failed_boots + 1
@@ -244,18 +187,19 @@ class Hardware:
 
     async def _read_system(self) -> None:
         while True:
-            message, _ = await self._system.receive()
+            message, _ = await self.system.receive()
             if message["op"] == "ready":
                 self.ready.set()
-                self._open_port()
+                self.open_port()
             elif message["op"] == "usage":
-                self._usage = message
+                self.usage = message
             elif message["op"] == "going-down":
                 self.port.close()
             elif message["op"] in self._replies:
                 self._replies.pop(message["op"]).set_result(message)
 
-    async def _ask(self, channel: Channel, message: Message, reply: str) -> Message:
+    async def ask(self, channel: Channel, message: Message, reply: str) -> Message:
+        """Sends to a part inside and waits for its reply; raises `FaultError` when none comes."""
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._replies[reply] = future
         if not channel.send(message):
@@ -267,17 +211,18 @@ class Hardware:
 
     # --- port
 
-    def _open_port(self) -> None:
-        if self.ready.is_set() and not self._unplugged:
+    def open_port(self) -> None:
+        """Takes connections when the system is up and the cable is in."""
+        if self.ready.is_set() and not self.unplugged:
             self.port.open()
 
     async def _accept(self) -> None:
         while True:
             connection = await self.port.accept()
-            if time.monotonic() < self._offline_until:
-                self._held.append(connection)
+            if time.monotonic() < self.offline_until:
+                self.held.append(connection)
                 continue
-            self._system.send({"op": "connection"}, connection.fileno())
+            self.system.send({"op": "connection"}, connection.fileno())
             connection.close()
 
     # --- time
@@ -285,15 +230,16 @@ class Hardware:
     async def _ticks(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._tick()
+            self.tick()
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Moves the models on to now and shows the result."""
         now = time.monotonic()
         elapsed = max(1e-3, now - self._last_tick)
         self._last_tick = now
         used = self.limiter.cpu_seconds()
         if used is None:
-            used = float(self._usage["cpu_s"])
+            used = float(self.usage["cpu_s"])
         # The device's own counting starts again at a reboot.
         self._busy_cores = max(0.0, used - self._cpu_seen) / elapsed
         self._cpu_seen = used
@@ -312,19 +258,20 @@ class Hardware:
     def _publish(self) -> None:
         zones = self.thermal.zones()
         busy_share = self._busy_cores / max(self.cores, 1e-6)
-        battery = self._battery_facts()
+        battery = self.battery_facts()
         files: dict[str, int | str] = {}
         if battery:
             status = STATUS_NAMES[int(battery["status"])]
             files = {"capacity": battery["level"], "temp": battery["temperature"], "status": status}
             files |= {"voltage_now": int(battery["voltage"]) * 1000, "charge_counter": battery["charge_counter"]}
-        self.sysfs.update(zones, self.thermal.capacity_factor, busy_share, int(self._usage["rss_kb"]), files)
-        state = self._state() | {"battery": battery}
+        self.sysfs.update(zones, self.thermal.capacity_factor, busy_share, int(self.usage["rss_kb"]), files)
+        state = self.state() | {"battery": battery}
         temporary = self.folder / "hardware" / "state.json.new"
         temporary.write_text(json.dumps(state))
         temporary.rename(self.folder / "hardware" / "state.json")
 
-    def _state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
+        """What the device is right now."""
         return {
             "zones": [[name, round(temperature, 3)] for name, temperature in self.thermal.zones()],
             "thermal_status": self.thermal.status,
@@ -336,7 +283,8 @@ class Hardware:
             "uptime_s": round(time.monotonic() - self.sysfs.booted_at, 2),
         }
 
-    def _battery_facts(self) -> dict[str, int]:
+    def battery_facts(self) -> dict[str, int]:
+        """In Android's units; empty without a battery."""
         if self.battery is None:
             return {}
         temperature = self.thermal.network.temperatures[self.battery.battery.node]
@@ -349,7 +297,7 @@ class Hardware:
             "current_now": round(self.battery.current_ma),
         }
 
-    # --- faults
+    # --- control socket
 
     async def _control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, ValueError, asyncio.TimeoutError):
@@ -358,83 +306,9 @@ class Hardware:
                     request = json.loads(line)
                 except ValueError:
                     request = None
-                writer.write(json.dumps(await faults.dispatch(self, request)).encode() + b"\n")
+                writer.write(json.dumps(await faults.dispatch(self.bench, request)).encode() + b"\n")
                 await writer.drain()
         writer.close()
-
-    def _later(self, delay_s: float | None, action: Any) -> None:
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
-        if delay_s is not None:
-            self._timers.add(asyncio.get_running_loop().call_later(delay_s, action))
-
-    async def unplug(self, for_s: float | None) -> faults.Answer:
-        """The cable is out: connections break, new ones are refused."""
-        self._unplugged = True
-        self.port.close()
-        self._system.send({"op": "drop-connections"})
-        self._later(for_s, self._plug_in)
-        return {"for_s": for_s}
-
-    def _plug_in(self) -> None:
-        self._unplugged = False
-        self._open_port()
-
-    async def replug(self) -> faults.Answer:
-        self._later(None, None)
-        self._plug_in()
-        return {}
-
-    async def offline(self, for_s: float) -> faults.Answer:
-        """Connections break; new ones are taken and never answered."""
-        self._offline_until = time.monotonic() + for_s
-        self._system.send({"op": "drop-connections"})
-        asyncio.get_running_loop().call_later(for_s, self._let_go)
-        return {"for_s": for_s}
-
-    def _let_go(self) -> None:
-        for connection in self._held:
-            connection.close()
-        self._held.clear()
-
-    async def reboot(self) -> faults.Answer:
-        before = self.boot_id
-        self._board.send({"op": "reset"})
-        return {"boot_id_before": before}
-
-    async def disk_full(self, on: bool) -> faults.Answer:
-        size = None if on else self.data_bytes
-        answer = await self._ask(self._board, {"op": "data-size", "bytes": size}, "data-size-set")
-        if answer["error"] is not None:
-            answer = await self._ask(self._system, {"op": "fill-data", "on": on}, "data-filled")
-        if answer["error"] is not None:
-            raise faults.FaultError(f"/data: {answer['error']}")
-        return {"on": on}
-
-    async def heat(self, watts: float | None, to_c: float | None) -> faults.Answer:
-        self.thermal.extra_w = watts or 0.0
-        self.thermal.hold_c = to_c
-        self.thermal.advance(0.0, 1e-3)
-        self._tick()
-        return {"watts": self.thermal.extra_w, "to_c": to_c}
-
-    async def kill(self, name: str) -> faults.Answer:
-        answer = await self._ask(self._system, {"op": "kill", "name": name}, "killed")
-        return {"pids": answer["pids"]}
-
-    async def slow_shell(self, delay_ms: float) -> faults.Answer:
-        self._system.send({"op": "slow-shell", "delay_ms": delay_ms})
-        return {"delay_ms": delay_ms}
-
-    async def status(self) -> faults.Answer:
-        extra: dict[str, Any] = {
-            "serial": self.config.serial,
-            "profile": self.profile.name,
-            "limiter": self.limiter.name,
-        }
-        extra |= {"booted": self.ready.is_set(), "unplugged": self._unplugged, "workload": self._usage}
-        return self._state() | {"battery": self._battery_facts()} | extra
 
 
 def _report(message: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """Makes the workload as slow as the device is: a CPU bandwidth limit on the processes that its shell starts.
 
 Three kinds, best first: `cgroup-v1` and `cgroup-v2` (CFS quota, exact CPU accounting by the kernel), and `duty-cycle`
-(stop and continue, CPU time added up from /proc) where no cgroup is writable. The device says which in `ro.farm.limiter`.
+(stop and continue, CPU time added up from /proc) where no cgroup is writable. The device says which in
+`ro.farm.limiter`.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class DutyCycle:
 
 def choose(serial: str, kind: str | None = None) -> Limiter:
     """The best limiter that works here, or the one named by `kind`."""
-    makers = {"cgroup-v1": _try_v1, "cgroup-v2": _try_v2, "duty-cycle": lambda _: DutyCycle()}
+    makers = {"cgroup-v1": _try_v1, "cgroup-v2": _try_v2, "duty-cycle": _duty_cycle}
     for name, make in makers.items():
         if kind in (None, name):
             with contextlib.suppress(OSError):
@@ -123,6 +124,10 @@ def choose(serial: str, kind: str | None = None) -> Limiter:
                 if limiter is not None:
                     return limiter
     raise OSError(f"limiter {kind} does not work here; there are {', '.join(makers)}")
+
+
+def _duty_cycle(serial: str) -> Limiter | None:
+    return DutyCycle()
 
 
 def _mounts(filesystem: str) -> list[tuple[Path, set[str]]]:
@@ -162,6 +167,6 @@ def _try_v2(serial: str) -> Limiter | None:
 
 def _remove(*groups: Path) -> None:
     for group in dict.fromkeys(groups):
-        # Busy while a last process is still dying: the group is empty then, and the next start of this serial reuses it.
+        # Busy while a last process is still dying; the next start of this serial takes the group over.
         with contextlib.suppress(OSError):
             group.rmdir()

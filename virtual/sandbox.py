@@ -39,26 +39,10 @@ FALLBACK_TOOLS = (
 )
 # Tools of Debian's toybox that must not shadow our services, or that make no sense on a phone.
 NOT_FROM_TOYBOX = frozenset(
-    [
-        "reboot",
-        "poweroff",
-        "halt",
-        "uptime",
-        "log",
-        "dmesg",
-        "eject",
-        "insmod",
-        "rmmod",
-        "chroot",
-        "pivot_root",
-        "switch_root",
-        "openvt",
-        "deallocvt",
-        "chvt",
-        "mkpasswd",
-        "su",
-        "login",
-    ]
+    {
+        *("reboot", "poweroff", "halt", "uptime", "log", "dmesg", "eject", "insmod", "rmmod", "chroot", "pivot_root"),
+        *("switch_root", "openvt", "deallocvt", "chvt", "mkpasswd", "su", "login"),
+    }
 )
 # What libraries and drivers of the host need from its /etc.
 SHARED_ETC = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/OpenCL")

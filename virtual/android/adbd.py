@@ -25,7 +25,7 @@ class Adbd:
         self._android = android
         self.registry = ServiceRegistry()
         commands = shell.ShellService(android.spawner, SHELL)
-        for word, service in {
+        services: dict[str, Service] = {
             "shell": commands,
             "exec": commands,
             "sync": sync.SyncService(sync.RootedTree(Path("/"))),
@@ -37,7 +37,8 @@ class Adbd:
             "localfilesystem": self._connect_unix,
             "localabstract": self._connect_unix,
             "local": self._connect_unix,
-        }.items():
+        }
+        for word, service in services.items():
             self.registry.add(word, service)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""`dumpsys SERVICE`: battery, heat, memory, CPU, power, windows and activities, in Android's own shapes, values live."""
+"""`dumpsys SERVICE`: battery, heat, memory, CPU, power, windows and activities, in Android's shapes, values live."""
 
 from __future__ import annotations
 
@@ -169,7 +169,8 @@ async def _cpuinfo(call: Call) -> str:
             rows.append((share, f"{one.pid}/{_name_of(one.pid)}: {share:.1f}% user + 0% kernel"))
     lines = "".join(f"  {share:.1f}% {text}\n" for share, text in sorted(rows, reverse=True))
     uptime = int((time.monotonic() - call.android.booted_at) * 1000)
-    return f"Load: {load}\nCPU usage from {uptime}ms to 0ms ago:\n{lines}{total:.1f}% TOTAL: {total:.1f}% user + 0% kernel\n"
+    last = f"{total:.1f}% TOTAL: {total:.1f}% user + 0% kernel\n"
+    return f"Load: {load}\nCPU usage from {uptime}ms to 0ms ago:\n{lines}{last}"
 
 
 def _age_s(process: Process) -> float:

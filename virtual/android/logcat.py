@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -147,19 +148,9 @@ def _set_flags(options: Options, word: str) -> None:
 
 def _set_value(options: Options, what: str, value: str) -> None:
     if what == "buffer":
-        for name in value.split(","):
-            if name not in (*BUFFERS, "all", "default"):
-                raise UsageError(f"unknown buffer {name}")
-            chosen = {"all": BUFFERS, "default": DEFAULT_BUFFERS}.get(name, (name,))
-            options.buffers += [one for one in chosen if one not in options.buffers]
+        _add_buffers(options, value)
     elif what == "format":
-        for name in value.split(","):
-            if name in _MODIFIERS:
-                options.modifiers.add(name)
-            elif name in FORMATS or name == "long":
-                options.format = name
-            else:
-                raise UsageError(f'Invalid parameter "{name}" to -v')
+        _set_format(options, value)
     elif what in ("tail", "follow"):
         options.tail = value
         options.dump = options.dump or what == "tail"
@@ -177,6 +168,24 @@ def _set_value(options: Options, what: str, value: str) -> None:
         options.max_count = int(value)
     else:
         options.pid = int(value)
+
+
+def _add_buffers(options: Options, value: str) -> None:
+    for name in value.split(","):
+        if name not in (*BUFFERS, "all", "default"):
+            raise UsageError(f"unknown buffer {name}")
+        chosen = {"all": BUFFERS, "default": DEFAULT_BUFFERS}.get(name, (name,))
+        options.buffers += [one for one in chosen if one not in options.buffers]
+
+
+def _set_format(options: Options, value: str) -> None:
+    for name in value.split(","):
+        if name in _MODIFIERS:
+            options.modifiers.add(name)
+        elif name in FORMATS or name == "long":
+            options.format = name
+        else:
+            raise UsageError(f'Invalid parameter "{name}" to -v')
 
 
 def _bytes(text: str) -> int:
@@ -206,17 +215,11 @@ def _start(text: str) -> tuple[int | None, float | None]:
         return int(text), None
     if re.fullmatch(r"\d+\.\d+", text):
         return None, float(text)
-    for layout in ("%Y-%m-%d %H:%M:%S.%f", "%m-%d %H:%M:%S.%f", "%H:%M:%S.%f"):
-        try:
-            moment = datetime.strptime(text, layout)
-        except ValueError:
-            continue
-        today = datetime.now()
-        if "%m" not in layout:
-            moment = moment.replace(month=today.month, day=today.day)
-        if "%Y" not in layout:
-            moment = moment.replace(year=today.year)
-        return None, moment.timestamp()
+    today = datetime.now().astimezone()
+    for prefix in ("", f"{today.year}-", f"{today:%Y-%m-%d} "):
+        with contextlib.suppress(ValueError):
+            moment = datetime.strptime(prefix + text, "%Y-%m-%d %H:%M:%S.%f").replace(tzinfo=today.tzinfo)
+            return None, moment.timestamp()
     raise UsageError(f"logcat: {text!r} is neither a count nor a time ('MM-DD hh:mm:ss.mmm')")
 
 
@@ -243,9 +246,8 @@ async def _administer(call: Call, options: Options, logd: Logd) -> None:
             ring.clear()
         if options.show_size:
             size, used = ring.size >> 10, (ring.used + 1023) >> 10
-            await call.out(
-                f"{name}: ring buffer is {size} KiB ({used} KiB consumed, {used} KiB readable), max entry is 5120 B, max payload is 4068 B\n"
-            )
+            consumed = f"({used} KiB consumed, {used} KiB readable), max entry is 5120 B, max payload is 4068 B"
+            await call.out(f"{name}: ring buffer is {size} KiB {consumed}\n")
 
 
 class _Reader:

@@ -70,7 +70,10 @@ class Processes:
         victim = max(workload, key=lambda one: one.rss_kb)
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim.pid, signal.SIGKILL)
-            text = f"Kill '{victim.name}' ({victim.pid}), uid 2000, oom_score_adj 0 to free {victim.rss_kb}kB rss, 0kB swap; reason: low watermark is breached"
+            text = (
+                f"Kill '{victim.name}' ({victim.pid}), uid 2000, oom_score_adj 0 to free {victim.rss_kb}kB rss, "
+                "0kB swap; reason: low watermark is breached"
+            )
             self._android.logd.write("I", "lowmemorykiller", text, buffer="system", pid=1)
 
     def kill_named(self, name: str) -> list[int]:

@@ -19,31 +19,12 @@ NT_PRSTATUS = 1
 STOP_S = 0.5
 """How long a thread may take to stop: one in an uninterruptible call does not."""
 
-_X86_64 = [
-    "r15",
-    "r14",
-    "r13",
-    "r12",
-    "rbp",
-    "rbx",
-    "r11",
-    "r10",
-    "r9",
-    "r8",
-    "rax",
-    "rcx",
-    "rdx",
-    "rsi",
-    "rdi",
-    "orig_rax",
-    "rip",
-    "cs",
-    "eflags",
-    "rsp",
-    "ss",
-]
-_AARCH64 = [f"x{number}" for number in range(31)] + ["sp", "pc", "pst"]
-_LAYOUT = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(platform.machine(), [])
+_X86_64 = (
+    *("r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi"),
+    *("orig_rax", "rip", "cs", "eflags", "rsp", "ss"),
+)
+_AARCH64 = (*(f"x{number}" for number in range(31)), "sp", "pc", "pst")
+_LAYOUT = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(platform.machine(), ())
 _ROLES = {"x86_64": ("rip", "rbp", "rsp"), "aarch64": ("pc", "x29", "sp")}.get(platform.machine(), ("", "", ""))
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -99,8 +99,9 @@ class ZygoteSpawner:
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
         number = next(self._numbers)
-        future = self._starting[number] = asyncio.get_running_loop().create_future()
-        message = {"op": "spawn", "id": number, "argv": list(command.argv), "pty": command.pty}
+        future: asyncio.Future[ZygoteProcess] = asyncio.get_running_loop().create_future()
+        self._starting[number] = future
+        message: Message = {"op": "spawn", "id": number, "argv": list(command.argv), "pty": command.pty}
         message["environment"] = ENVIRONMENT | command.environment
         if not self._channel.send(message, command.stdin, command.stdout, command.stderr):
             del self._starting[number]

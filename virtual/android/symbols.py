@@ -80,13 +80,14 @@ def _table(path: str, stamp: tuple[int, int]) -> Table | None:
         return None
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import NoteSection, SymbolTableSection
 
     try:
         with open(path, "rb") as file:
             elf = ELFFile(file)
             functions = {}
             for section in elf.iter_sections():
-                if section["sh_type"] in ("SHT_SYMTAB", "SHT_DYNSYM"):
+                if isinstance(section, SymbolTableSection):
                     for symbol in section.iter_symbols():
                         if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_value"]:
                             functions[symbol["st_value"]] = (symbol["st_size"], symbol.name)
@@ -96,9 +97,9 @@ def _table(path: str, stamp: tuple[int, int]) -> Table | None:
                 if one["p_type"] == "PT_LOAD"
             ]
             build_id = ""
-            section = elf.get_section_by_name(".note.gnu.build-id")
-            if section is not None:
-                build_id = next((str(note["n_desc"]) for note in section.iter_notes()), "")
+            note = elf.get_section_by_name(".note.gnu.build-id")
+            if isinstance(note, NoteSection):
+                build_id = next((str(one["n_desc"]) for one in note.iter_notes()), "")
     except (OSError, ELFError, ValueError, KeyError):
         return None
     ordered = sorted(functions)

@@ -14,13 +14,14 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from farm.adb.wire.packets import Banner
 from farm.adb.wire.server import Connection
 from virtual import profiles
-from virtual.android import adbd, commands, noise, tombstones
+from virtual.android import adbd, commands, duty_cycle, noise, tombstones
 from virtual.android.calls import CallServer
 from virtual.android.logd import Logd
 from virtual.android.processes import Processes
@@ -104,7 +105,10 @@ class Android:
         self.properties.set("sys.boot_completed", "1")
         self.properties.set("dev.bootcomplete", "1")
         self.properties.set("sys.boot.reason", "reboot")
-        tasks = [asyncio.create_task(work) for work in (self._watch(), noise.run(self))]
+        parts = [self._watch(), noise.run(self)]
+        if self.device["limiter"] == "duty-cycle":
+            parts.append(duty_cycle.run(self))
+        tasks = [asyncio.create_task(part) for part in parts]
         self.hardware.send({"op": "ready"})
         with contextlib.suppress(EOFError):
             while True:
@@ -123,7 +127,7 @@ class Android:
             await asyncio.sleep(WATCH_S)
 
     def _on_message(self, message: Message, fds: list[int]) -> None:
-        operations = {
+        operations: dict[str, Callable[[], object]] = {
             "connection": lambda: self._connect(fds[0]),
             "drop-connections": self._drop_connections,
             "slow-shell": lambda: self._slow_shell(float(message["delay_ms"]) / 1000),

@@ -76,9 +76,7 @@ def render(crash: Message, fingerprint: str, revision: str, now: float) -> list[
     if crash["frames"]:
         lines += ["", "backtrace:"] + [f"      #{index:02d} {frame}" for index, frame in enumerate(crash["frames"])]
     elif not crash["registers"]:
-        lines.append(
-            "(a thread other than the main one has crashed; it was not traced, so its registers are not known)"
-        )
+        lines.append("(a thread other than the main one crashed; it was not traced: its registers are not known)")
     return lines
 
 

@@ -1,8 +1,8 @@
 """The process that starts every command of the shell, and sees how it ends.
 
-It traces what it starts and their forks (not their further threads, as that would slow them), so that a process that is
-about to die by a fault still has its registers and stack: those go to the system in a `crash` message. Messages from the
-system: spawn, backtrace. To it: spawned, exited, crash, backtraced.
+It traces what it starts and their forks (not their further threads, as that would slow them), so that a process that
+is about to die by a fault still has its registers and stack: those go to the system in a `crash` message. Messages
+from the system: spawn, backtrace. To it: spawned, exited, crash, backtraced.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Zygote:
             "op": "crash",
             "pid": pid,
             "name": _text(pid, "comm").strip(),
-            "command": _text(pid, "cmdline").replace("\0", " ").strip()[:1000],
+            "command": _command_line(pid),
             "signal": info.number,
             "code": info.code if values else None,
             "address": info.address if values else None,
@@ -218,6 +218,10 @@ def _text(pid: int, name: str) -> str:
         return Path(f"/proc/{pid}/{name}").read_text("utf-8", "replace")
     except OSError:
         return ""
+
+
+def _command_line(pid: int) -> str:
+    return _text(pid, "cmdline").replace("\0", " ").strip()[:1000]
 
 
 def _uptime_s(pid: int) -> float | None:

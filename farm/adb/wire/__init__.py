@@ -1,1 +1,1 @@
-"""The adb transport protocol, device side: packets, streams, and the services that every adbd has (shell, exec, sync)."""
+"""The adb transport protocol, device side: packets, streams, and what every adbd serves (shell, exec, sync)."""

@@ -1,8 +1,8 @@
 """Messages of the adb transport protocol: a 24-byte little-endian header and a bounded payload.
 
-Header: command, arg0, arg1, payload length, payload checksum, magic (command ^ 0xffffffff). Peers that agreed on version
-0x01000001 leave the checksum 0 and ignore it; older ones send the sum of the payload's bytes. Source of the format: AOSP
-`packages/modules/adb/protocol.txt` and `adb.h`.
+Header: command, arg0, arg1, payload length, payload checksum, magic (command ^ 0xffffffff). Peers that agreed on
+version 0x01000001 leave the checksum 0 and ignore it; older ones send the sum of the payload's bytes. Source of the
+format: AOSP `packages/modules/adb/protocol.txt` and `adb.h`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Device side of one adb transport: streams over a socket, each served by a handler.
 
-The peer opens a stream with a service string (`shell,v2,raw:ls`, `sync:`, `tcp:8080`); the word before the first `:` or
-`,` names the service in the registry. Either side may have one WRTE under way per stream and waits for its OKAY: that is
-the protocol's back-pressure, and it bounds what a stream can hold to two payloads. When the connection goes, every stream
-ends: reads give b"", writes raise `StreamClosed`, and handlers that do not return by themselves are cancelled.
+The peer opens a stream with a service string (`shell,v2,raw:ls`, `sync:`, `tcp:8080`); the word before the first `:`
+or `,` names the service in the registry. Either side may have one WRTE under way per stream and waits for its OKAY:
+that is the protocol's back-pressure, and it bounds what a stream can hold to two payloads. When the connection goes,
+every stream ends: reads give b"", writes raise `StreamClosed`, and handlers that do not return by themselves are
+cancelled.
 """
 
 from __future__ import annotations

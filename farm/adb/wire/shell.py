@@ -1,8 +1,8 @@
 """Commands over a stream: `shell:` (v1), `shell,v2,…:` and `exec:`.
 
-v2 frames are id (1 byte: 0 stdin, 1 stdout, 2 stderr, 3 exit, 4 close-stdin, 5 window size), little-endian length, data.
-The service string carries options: `shell,v2,TERM=xterm-256color,pty:COMMAND`. An empty command is a login shell. When the
-stream ends before the command does, its whole process group is killed.
+v2 frames are id (1 byte: 0 stdin, 1 stdout, 2 stderr, 3 exit, 4 close-stdin, 5 window size), little-endian length,
+data. The service string carries options: `shell,v2,TERM=xterm-256color,pty:COMMAND`. An empty command is a login
+shell. When the stream ends before the command does, its whole process group is killed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import signal
 import struct
 import termios
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
@@ -161,19 +161,18 @@ class _Pipes:
     stdin: int
     stdout: int
     stderr: int | None
-    theirs: list[int] = field(default_factory=list)
+    theirs: tuple[int, int, int]
 
     def close_theirs(self) -> None:
         for fd in set(self.theirs):
             os.close(fd)
-        self.theirs = []
 
 
 def _open_pipes(request: ShellRequest) -> _Pipes:
     if request.pty:
         ours, theirs = os.openpty()
         os.set_blocking(ours, False)
-        return _Pipes(ours, ours, None, [theirs, theirs, theirs])
+        return _Pipes(ours, ours, None, (theirs, theirs, theirs))
     stdin_read, stdin_write = os.pipe()
     stdout_read, stdout_write = os.pipe()
     stderr_read, stderr_write = os.pipe() if request.protocol_v2 else (None, stdout_write)
@@ -182,7 +181,7 @@ def _open_pipes(request: ShellRequest) -> _Pipes:
     for fd in (stdin_write, stdout_read, stderr_read):
         if fd is not None:
             os.set_blocking(fd, False)
-    return _Pipes(stdin_write, stdout_read, stderr_read, [stdin_read, stdout_write, stderr_write])
+    return _Pipes(stdin_write, stdout_read, stderr_read, (stdin_read, stdout_write, stderr_write))
 
 
 class ShellService:
@@ -198,7 +197,7 @@ class ShellService:
         argv = [self._shell, "-c", request.command] if request.command else [self._shell, "-"]
         environment = {"TERM": request.term} if request.term else {}
         try:
-            process = await self._spawner.spawn(Command(argv, environment, *pipes.theirs, pty=request.pty))
+            process = await self._spawner.spawn(Command(argv, environment, *pipes.theirs, request.pty))
         except BaseException:
             for fd in {pipes.stdin, pipes.stdout} | ({pipes.stderr} if pipes.stderr is not None else set()):
                 os.close(fd)

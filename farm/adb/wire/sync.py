@@ -1,7 +1,7 @@
 """The `sync:` service: files in and out, stat and list, versions 1 and 2.
 
-Requests are a four-letter id, a little-endian length and a path; answers and DATA chunks have the same 8-byte head. Only
-the uncompressed forms exist here, and only they are advertised. Source of the format: AOSP
+Requests are a four-letter id, a little-endian length and a path; answers and DATA chunks have the same 8-byte head.
+Only the uncompressed forms exist here, and only they are advertised. Source of the format: AOSP
 `packages/modules/adb/SYNC.TXT` and `file_sync_protocol.h`.
 """
 
@@ -25,7 +25,7 @@ FEATURES = ("stat_v2", "ls_v2", "fixed_push_mkdir", "fixed_push_symlink_timestam
 _HEAD = struct.Struct("<4sI")
 _STAT_V1 = struct.Struct("<4sIII")
 _STAT_V2 = struct.Struct("<4sIQQIIIIQqqq")
-_DENT_V1 = struct.Struct("<4sIIIII")
+_DENT_V1 = struct.Struct("<4sIIII")
 _DENT_V2 = struct.Struct("<4sIQQIIIIQqqqI")
 _FLAGS = struct.Struct("<4sI")
 _SEND_SETUP = struct.Struct("<4sII")
@@ -166,7 +166,7 @@ class _Session:
         await self._stream.write(answer)
 
     async def _list(self, path: str, kind: bytes) -> None:
-        layout, zeros = (_DENT_V1, 4) if kind == b"DENT" else (_DENT_V2, 11)
+        layout, zeros = (_DENT_V1, 4) if kind == b"DENT" else (_DENT_V2, 12)
         try:
             with os.scandir(self._tree.locate(path)) as entries:
                 for entry in entries:
