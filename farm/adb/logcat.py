@@ -45,6 +45,7 @@ class LogcatStream:
         self._thread = threading.Thread(target=self._run, name=f"logcat-{device.address}", daemon=True)
         self._stopping = threading.Event()
         self._process: Process | None = None
+        self._boot_id: str | None = None
         self._since: str | None = None  # time of the newest line
         self._newest: set[str] = set()  # the lines of that very time: `-T` repeats them
 
@@ -75,11 +76,11 @@ class LogcatStream:
     # ---- the thread ----
 
     def _run(self) -> None:
-        pause, boot_id, first = _RETRY_S[0], None, True
+        pause = _RETRY_S[0]
         while not self._stopping.is_set():
             try:
-                boot_id = self._stream(boot_id, first)
-                first, pause = False, _RETRY_S[0]
+                self._stream()
+                pause = _RETRY_S[0]
                 self._note("logcat ended by itself; starting it again")
             except AdbError as error:
                 if not self._stopping.is_set() and pause == _RETRY_S[0]:
@@ -93,10 +94,11 @@ class LogcatStream:
             pause = min(pause * 2, _RETRY_S[1])
         self._file.close()
 
-    def _stream(self, boot_id: str | None, first: bool) -> str:
-        now_boot = self._device.boot_id()
-        if boot_id is not None and now_boot != boot_id:
+    def _stream(self) -> None:
+        boot_id = self._device.boot_id()
+        if self._boot_id is not None and boot_id != self._boot_id:
             self._note("the device was restarted")
+        self._boot_id = boot_id
         command = ["logcat", "-b", "all", "-v", "threadtime", *(["-T", self._since] if self._since else [])]
         repeated = self._newest if self._since else None
         process = self._process = self._device.spawn(command)
@@ -105,7 +107,6 @@ class LogcatStream:
         finally:
             self._process = None
             process.kill()
-        return now_boot
 
     def _copy(self, process: Process, repeated: set[str], resumed: bool) -> None:
         """Lines into the file until the process ends. `repeated`: lines that are there already."""

@@ -147,9 +147,9 @@ class Tracker:
                 self._server.start()
                 self._follow()
             except AdbError as error:
-                self._publish([])
                 if self._stopping.is_set():
                     return
+                self._publish([])
                 self._say(f"the adb server on port {self._server.port} is away ({error}); restarting it")
                 self._stopping.wait(backoff)
                 backoff = min(backoff * 2, _BACKOFF_S[1])

@@ -54,7 +54,7 @@ def test_undoing_every_change_leaves_nothing_to_undo(before: Snapshot, now: Snap
         now.boot_id,
         {pid: line for pid, line in now.processes.items() if pid not in changes.processes},
         {path: size for path, size in now.files.items() if not any(path.startswith(gone) for gone in changes.files)},
-        {key: value for key, value in before.settings.items()},
+        dict(before.settings),
         tuple(name for name in now.packages if name not in changes.packages),
         before.properties,
     )

@@ -93,6 +93,14 @@ def test_an_unchanged_bundle_is_not_sent_and_only_executables_are_read_back(desk
     assert report.verified == 1 + (desk.tool is not None)
 
 
+def test_the_tool_may_be_a_file_of_the_bundle_itself(quick_desk: Desk) -> None:
+    assert quick_desk.tool is not None
+    files = [*bundle(quick_desk.folder), quick_desk.tool]
+    assert quick_desk.deploy(files).files_sent == 4
+    assert quick_desk.deploy(files).verified == 2
+    assert quick_desk.content(quick_desk.tool.remote) == quick_desk.tool.local.read_bytes()
+
+
 def test_a_second_bundle_sends_only_what_is_new_and_leaves_the_stamps_right(desk: Desk) -> None:
     files = bundle(desk.folder)
     desk.deploy(files)

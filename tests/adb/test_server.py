@@ -1,4 +1,4 @@
-"""The farm's own adb server and the tracker: other people's kill requests, a killed server, devices that come and go."""
+"""The farm's own adb server and the tracker: kill requests of others, its death, devices that come and go."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_callback_that_fails_does_not_stop_the_tracker(phone: Phones, own_serv
     tracker.start()
     running = phone().running
     tracker.keep([running.address])
-    assert tracker.wait_for(running.address, timeout_s=WAIT_S)
+    assert tracker.wait_for(running.address, timeout_s=WAIT_S).state == "device"
     tracker.stop()
 
 
@@ -222,5 +222,5 @@ def test_a_device_that_was_unplugged_is_connected_again_when_it_is_back(phone: P
     mine.fault("unplug")
     eventually(lambda: all(entry.state != "device" for entry in tracker.entries()), what="it is seen to be gone")
     mine.fault("replug")
-    assert tracker.wait_for(mine.address, timeout_s=WAIT_S)
+    assert tracker.wait_for(mine.address, timeout_s=WAIT_S).state == "device"
     tracker.stop()
