@@ -166,7 +166,7 @@ class Gate:
         facts = fields["facts"]
         if not isinstance(facts, dict) or len(json.dumps(facts, allow_nan=False)) > 128 * 1024:
             raise ValueError("a fingerprint is an object of at most 128 KB")
-        return {"device": self._device(fields), "facts": facts}
+        return {"device": self._device(fields), "facts": facts, "partial": True}
 
     def _note(self, fields: Mapping[str, Any]) -> Fields:
         level = fields.get("level", "info")

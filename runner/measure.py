@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 
 #: Share of the time in which somebody on the host waited for a CPU, from which a sample counts as disturbed.
 DISTURBED_SHARE = 0.25
+#: ... when less than this share of the host's CPU time was idle meanwhile.
+SPARE_SHARE = 0.15
 #: A span shorter than this says too little about pressure.
 _SHORT_S = 0.02
-_PRESSURE = Path("/proc/pressure/cpu")
+_PRESSURE, _STAT = Path("/proc/pressure/cpu"), Path("/proc/stat")
 
 
 class NotReported(Exception):
@@ -182,25 +184,32 @@ class Measure:
 
 
 class _HostPressure:
-    """CPU pressure on this host since the last restart; unknown pressure is no disturbance that could be claimed."""
+    """Whether others on this host were in the way since the last restart.
+
+    Somebody waited for a CPU, and the CPUs had no time to spare: waiting alone may be a quota at work, which a virtual
+    device has on purpose. What cannot be read is no disturbance that could be claimed.
+    """
 
     def __init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
-        self._at, self._stalled = time.monotonic(), self._read()
+        self._at = time.monotonic()
+        self._stalled, self._ticks = pressure.stalled_us(_read(_PRESSURE)), pressure.ticks(_read(_STAT))
 
     def disturbed(self) -> bool:
         """Whether the span since the last call was disturbed; begins the next span."""
-        began, before = self._at, self._stalled
+        began, stalled, ticks = self._at, self._stalled, self._ticks
         self.restart()
-        span = self._at - began
-        share = pressure.share(before, self._stalled, span) if span >= _SHORT_S else None
-        return share is not None and share > DISTURBED_SHARE
+        waited = pressure.share(stalled, self._stalled, self._at - began)
+        idle = pressure.idle_share(ticks, self._ticks)
+        if waited is None or idle is None or self._at - began < _SHORT_S:
+            return False
+        return waited > DISTURBED_SHARE and idle < SPARE_SHARE
 
-    @staticmethod
-    def _read() -> int | None:
-        try:
-            return pressure.stalled_us(_PRESSURE.read_text())
-        except OSError:
-            return None
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

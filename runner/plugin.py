@@ -25,7 +25,8 @@ DESCRIPTIONS = (
     'needs("selector", …): facts that the device must have for this test to mean anything; else it is skipped',
     "settle(max_temperature_c=…, min_battery_pct=…, timeout_s=120): what the device must be before the test starts",
     "budget(peak_pss_mb=…, ttft_ms=…): limits that the test's figures must keep: <figure>_<unit>",
-    "measure: holds a measure slot of the host while it executes (asking for the fixture `measure` does the same)",
+    "measure(slot=True): holds a measure slot of the host while it executes, as asking for the fixture `measure` does; "
+    "slot=False for a test that records facts and times nothing",
 )
 
 

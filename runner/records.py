@@ -98,7 +98,8 @@ class Records:
         wanted = markers.settle_of(item)
         if wanted is not None:
             self._waited += markers.wait_settled(wanted, self._bench)
-        if item.get_closest_marker("measure") is not None:
+        marker = item.get_closest_marker("measure")
+        if marker is not None and marker.kwargs.get("slot", True):
             waited = self._held.enter_context(self._bench.reporter.measuring())
             self._waited += waited
             if waited > 1:

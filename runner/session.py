@@ -16,14 +16,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from farm.adb.lens import LensServer, Refusal
-from farm.domain.journal import Kind, clip
+from farm.domain.journal import Kind, Record, clip
 from farm.domain.manifests import ManifestError
 from farm.domain.outcomes import Outcome
 from farm.domain.packs import read_pack
@@ -195,6 +195,10 @@ class Session:
         return told
 
     def _end(self, verdict: Verdict) -> None:
+        # A part of the suite finds a part of the facts: that is no other device.
+        whole = whole_fingerprints(read(self.journal.path)) if self.spec.tests is None else {}
+        for device, facts in whole.items():
+            self.journal.record(Kind.FINGERPRINT, device=device, facts=facts)
         fields = {"outcome": verdict.outcome.value, "reason": clip(verdict.reason, 4000), "counts": verdict.counts}
         self.journal.record(Kind.END, **fields)
         self.journal.close()
@@ -215,6 +219,15 @@ def pytest_command(paths: list[str]) -> list[str]:
     options += ["--color=no", "--tb=short", "-rfEs", "--rootdir", sandbox.PACK, "-o", f"pythonpath={sandbox.PACK}"]
     targets = [f"{sandbox.PACK}/{path}" for path in paths]
     return [sys.executable, "-P", "-m", "runner.relay", *options, *targets]
+
+
+def whole_fingerprints(records: Iterable[Record]) -> dict[str, dict[str, Any]]:
+    """device -> all facts that its tests found, in this start of the runner and in earlier ones."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in records:
+        if record.kind == Kind.FINGERPRINT:
+            found.setdefault(str(record.fields["device"]), {}).update(record.fields["facts"])
+    return found
 
 
 def start_time(pid: int) -> int | None:

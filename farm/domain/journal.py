@@ -20,7 +20,7 @@ not know and keep records of kinds that they do not know.
 | stage       | test?, device, name, began (mono), dur_s, counters {}                                               |
 | incident    | test?, device, class, summary, evidence (bounded text), artifact?                                   |
 | artifact    | test?, device?, name, path (below the attempt's folder), bytes, sha256, media_type                  |
-| fingerprint | device, facts {}                                                                                    |
+| fingerprint | device, facts {}, partial? (true: what one test found; the whole follows before the end)             |
 | note        | level (info, warning), text                                                                         |
 | end         | outcome (Outcome), reason, counts {passed, failed, ...}                                             |
 

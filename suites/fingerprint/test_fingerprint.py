@@ -87,6 +87,7 @@ def test_instructions_that_programs_see(
     fingerprint({"native": {key: told[key] for key in ("abi", "machine", "model", "features") if told.get(key)}})
 
 
+@pytest.mark.measure(slot=False)
 def test_page_size(device: Device, measure: Measure, fingerprint: Callable[[Mapping[str, Any]], None]) -> None:
     """4, 16 or 64 KB: engines that map weights must agree with it."""
     size = int(read(device, "getconf PAGE_SIZE 2>/dev/null || getconf PAGESIZE", "page size"))
@@ -95,6 +96,7 @@ def test_page_size(device: Device, measure: Measure, fingerprint: Callable[[Mapp
     measure.record("page_size", size, unit="B")
 
 
+@pytest.mark.measure(slot=False)
 def test_memory(device: Device, measure: Measure, fingerprint: Callable[[Mapping[str, Any]], None]) -> None:
     """How much there is (a fact) and how much an engine can have now (a figure)."""
     found = memory.parse(read(device, "cat /proc/meminfo", "/proc/meminfo"))
@@ -107,6 +109,7 @@ def test_memory(device: Device, measure: Measure, fingerprint: Callable[[Mapping
         measure.record("memory_available", available * 1024 / 1e6, unit="MB", better="higher")
 
 
+@pytest.mark.measure(slot=False)
 def test_storage(device: Device, measure: Measure, fingerprint: Callable[[Mapping[str, Any]], None]) -> None:
     """Where bundles go: size (a fact) and free space (a figure)."""
     lines = read(device, "df -k /data", "file system of /data").splitlines()
@@ -116,6 +119,7 @@ def test_storage(device: Device, measure: Measure, fingerprint: Callable[[Mappin
     measure.record("storage_free", free * 1024 / 1e6, unit="MB", better="higher")
 
 
+@pytest.mark.measure(slot=False)
 def test_thermal_zones(device: Device, measure: Measure, fingerprint: Callable[[Mapping[str, Any]], None]) -> None:
     """Which sensors there are (a fact) and what they say now (figures)."""
     found = thermal.zones(read(device, ZONES, "thermal zones"))
