@@ -45,7 +45,7 @@ class Supervisor:
         (self._folder / "runner.json").unlink(missing_ok=True)
         with (self._folder / "supervisor.log").open("ab") as log:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "runner.session", str(self._folder)],
+                [sys.executable, "-P", "-m", "runner.session", str(self._folder)],  # -P: nothing is imported from cwd
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

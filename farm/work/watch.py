@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from farm.adb import health
 from farm.adb.errors import AdbError
-from farm.domain.devices import Health
+from farm.domain.devices import MIN_BATTERY_PCT, Health
 from farm.store import devices, leases, tables
 from farm.store.bus import touch
 from farm.work.clean import dirty_file, restore
@@ -76,8 +76,9 @@ class Watch:
                 self._quarantines.pop(row.id, None)
                 devices.set_health(session, row.id, Health.GOOD, None, "agent", now)
             return
-        if report.boot_completed is False:
-            return  # booting is not ill: readiness says it
+        low = report.has_battery and report.battery_pct is not None and report.battery_pct < MIN_BATTERY_PCT
+        if report.boot_completed is False or low:
+            return  # booting or empty is not ill: readiness says it
         failures = self._failures[row.id] = self._failures.get(row.id, 0) + 1
         words = "; ".join(report.problems) or "it did not answer"
         if row.health == Health.GOOD.value and failures >= 2:
