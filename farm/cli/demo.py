@@ -27,7 +27,7 @@ from farm.cli.demo_parts import DEVICES, ROOT, Parts
 from farm.cli.errors import CliError
 from farm.cli.output import note, print_json
 from farm.cli.run import follow, submit
-from farm.cli.summary import exit_code, summary
+from farm.cli.summary import believable, exit_code, summary
 from farm.settings import DEFAULT_PORT, Settings, load, port_is_free
 
 T = TypeVar("T")
@@ -190,7 +190,7 @@ def result(client: Client, demo: Demo, detail: dict[str, Any]) -> dict[str, Any]
     shown = summary(detail)
     for attempt in shown["attempts"]:
         rate = attempt["medians"].get(DECODE_RATE)
-        attempt["decode_rate"] = rate["median"] if rate else None
+        attempt["decode_rate"], attempt["decode_rate_marks"] = believable(rate) if rate else (None, ())
     return {
         "devices": [
             {

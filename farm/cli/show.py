@@ -8,7 +8,7 @@ import click
 
 from farm.cli.client import connect
 from farm.cli.output import cell, console, figure, note, outcome_text, print_json, table
-from farm.cli.summary import summary
+from farm.cli.summary import believable, summary
 
 #: What failed is shown with its first lines; the page has the whole.
 _MESSAGE = 300
@@ -82,4 +82,8 @@ def _print_measurements(short: dict[str, Any]) -> None:
 
 
 def _median(entry: dict[str, Any] | None) -> str:
-    return "—" if entry is None else figure(entry["median"], entry["unit"]) + f"  n={entry['n']}"
+    if entry is None:
+        return "—"
+    value, marks = believable(entry)
+    count = f"n={entry['n_marked']}, {', '.join(marks)}" if marks else f"n={entry['n']}"
+    return f"{figure(value, entry['unit'])}  {count}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
+from farm.domain.measurements import Mark
 from farm.domain.outcomes import MEANING, ExitCode, Outcome
 
 
@@ -64,14 +65,37 @@ def _counts(job: Mapping[str, Any], detail: Mapping[str, Any]) -> dict[str, int]
 
 
 def _medians(measured: list[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """name → {median, unit, n} over the clean values of all measurements of that name."""
-    values: dict[str, list[float]] = {}
-    units: dict[str, str] = {}
+    """name → its median over all measurements of that name.
+
+    `median` and `n` are of the unmarked values. Where every value is marked (throttled, disturbed), `median_marked` is
+    what there is, `marks` says why it should not be believed; warm-up is in neither.
+    """
+    clean: dict[str, list[float]] = {}
+    marked: dict[str, list[float]] = {}
+    marks: dict[str, set[str]] = {}
+    units = {row["name"]: row["unit"] for row in measured}
     for row in measured:
-        clean = [v for v, mark in zip(row["values"], row["marks"], strict=True) if mark is None]
-        values.setdefault(row["name"], []).extend(clean)
-        units[row["name"]] = row["unit"]
+        for value, mark in zip(row["values"], row["marks"], strict=True):
+            if mark is None:
+                clean.setdefault(row["name"], []).append(value)
+            elif mark != Mark.WARMUP:
+                marked.setdefault(row["name"], []).append(value)
+                marks.setdefault(row["name"], set()).add(mark)
     return {
-        name: {"median": median(found) if found else None, "unit": units[name], "n": len(found)}
-        for name, found in sorted(values.items())
+        name: {
+            "median": median(clean[name]) if name in clean else None,
+            "n": len(clean.get(name, ())),
+            "unit": unit,
+            "median_marked": median(marked[name]) if name in marked else None,
+            "n_marked": len(marked.get(name, ())),
+            "marks": sorted(marks.get(name, ())),
+        }
+        for name, unit in sorted(units.items())
     }
+
+
+def believable(entry: Mapping[str, Any]) -> tuple[float | None, tuple[str, ...]]:
+    """(median, why it should not be believed): of the clean values, else of the marked ones with their marks."""
+    if entry["median"] is not None:
+        return entry["median"], ()
+    return entry["median_marked"], tuple(entry["marks"])
