@@ -77,6 +77,7 @@ class Hardware:
         self.usage: Message = {"rss_kb": 0, "cpu_s": 0.0, "processes": 0}
         self._cpu_seen = self.limiter.cpu_seconds() or 0.0
         self._busy_cores = 0.0
+        self._throttled_s: float | None = None
         self._last_tick = time.monotonic()
         self._stop = asyncio.Event()
         self.bench = Bench(self)
@@ -243,6 +244,7 @@ class Hardware:
         # The device's own counting starts again at a reboot.
         self._busy_cores = max(0.0, used - self._cpu_seen) / elapsed
         self._cpu_seen = used
+        self._throttled_s = self.limiter.throttled_seconds()
         self.thermal.advance(self._busy_cores, elapsed)
         if self.battery is not None:
             load = self.profile.thermal.idle_w + self._busy_cores * self.profile.thermal.watts_per_busy_core
@@ -279,6 +281,9 @@ class Hardware:
             "capacity_factor": self.thermal.capacity_factor,
             "cores": round(self.cores, 4),
             "busy_cores": round(self._busy_cores, 4),
+            "cpu_s": round(self._cpu_seen, 4),
+            "throttled_s": self._throttled_s if self._throttled_s is not None else self.usage.get("stopped_s"),
+            "at_s": round(self._last_tick, 4),
             "boot_id": self.boot_id,
             "uptime_s": round(time.monotonic() - self.sysfs.booted_at, 2),
         }

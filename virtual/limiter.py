@@ -29,6 +29,9 @@ class Limiter(Protocol):
     def cpu_seconds(self) -> float | None:
         """CPU time that the workload has used so far; None where only the device itself can tell."""
 
+    def throttled_seconds(self) -> float | None:
+        """How long the workload was held back so far; None where only the device itself can tell."""
+
     def set_cores(self, cores: float) -> None:
         """How many host cores the workload may use from now on."""
 
@@ -52,6 +55,9 @@ class CgroupV1:
 
     def cpu_seconds(self) -> float | None:
         return int((self._account / "cpuacct.usage").read_text()) / 1e9
+
+    def throttled_seconds(self) -> float | None:
+        return _stat(self._cpu, "throttled_time") / 1e9
 
     def set_cores(self, cores: float) -> None:
         quota = max(MIN_QUOTA_US, round(cores * PERIOD_US))
@@ -77,11 +83,10 @@ class CgroupV2:
         return self._fds
 
     def cpu_seconds(self) -> float | None:
-        for line in (self._group / "cpu.stat").read_text().splitlines():
-            key, _, value = line.partition(" ")
-            if key == "usage_usec":
-                return int(value) / 1e6
-        return None
+        return _stat(self._group, "usage_usec") / 1e6
+
+    def throttled_seconds(self) -> float | None:
+        return _stat(self._group, "throttled_usec") / 1e6
 
     def set_cores(self, cores: float) -> None:
         quota = max(MIN_QUOTA_US, round(cores * PERIOD_US))
@@ -105,6 +110,9 @@ class DutyCycle:
         return []
 
     def cpu_seconds(self) -> float | None:
+        return None
+
+    def throttled_seconds(self) -> float | None:
         return None
 
     def set_cores(self, cores: float) -> None:
@@ -163,6 +171,11 @@ def _try_v2(serial: str) -> Limiter | None:
         (parent / serial).mkdir(exist_ok=True)
         return CgroupV2(parent / serial)
     return None
+
+
+def _stat(group: Path, key: str) -> int:
+    rows = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+    return int(rows.get(key, 0))
 
 
 def _remove(*groups: Path) -> None:

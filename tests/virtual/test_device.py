@@ -141,7 +141,11 @@ def test_logcat_streams_dumps_tails_and_clears(virtual_device: StartVirtualDevic
     for number in range(3):
         adb_server.shell(device, f"log -p w -t mark 'line {number}'")
     dump = adb_server.shell(device, "logcat -d -s mark")
-    assert [line.rsplit(": ", 1)[1] for line in dump.splitlines() if " W mark" in line] == ["line 0", "line 1", "line 2"]
+    assert [line.rsplit(": ", 1)[1] for line in dump.splitlines() if " W mark" in line] == [
+        "line 0",
+        "line 1",
+        "line 2",
+    ]
     assert adb_server.shell(device, "logcat -t 1 -s mark -v raw").splitlines()[-1] == "line 2"
     assert "line" not in adb_server.shell(device, "logcat -d -b events,crash")
     live = "mark line"
@@ -209,7 +213,9 @@ def test_killing_the_hardware_s_parent_does_not_kill_the_device_and_killing_it_l
     assert os.getsid(device.pid) == device.pid
     adb_server.shell(device, "sleep 1234 >/dev/null 2>&1 &")
     os.kill(device.pid, signal.SIGKILL)
-    eventually(lambda: not fleet.running(device.dir.parent) or device.serial not in str(fleet.running(device.dir.parent)))
+    eventually(
+        lambda: not fleet.running(device.dir.parent) or device.serial not in str(fleet.running(device.dir.parent))
+    )
     folder = str(device.dir).encode()
     eventually(lambda: not [p for p in Path("/proc").glob("[0-9]*/cmdline") if folder in _read(p)])
 

@@ -50,6 +50,7 @@ async def run(android: Android) -> None:
                 await asyncio.sleep(min(-bucket_s / cores, PAUSE_MAX_S))
             finally:
                 _signal(pids, signal.SIGCONT)
+                android.processes.stopped_s += time.monotonic() - now
 
 
 def _signal(pids: list[int], number: int) -> None:

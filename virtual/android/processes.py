@@ -37,6 +37,8 @@ class Processes:
         self._android = android
         self._cpu: dict[tuple[int, int], float] = {}
         self._cpu_of_ended = 0.0
+        self.stopped_s = 0.0
+        """How long the duty cycle has let everything stand still."""
 
     def all(self) -> list[Process]:
         """The workload: everything but init (pid 1), the zygote and ourselves."""
@@ -46,7 +48,7 @@ class Processes:
             if entry.name.isdigit() and int(entry.name) not in ours:
                 with contextlib.suppress(OSError, ValueError, IndexError):
                     found.append(read_process(int(entry.name)))
-        return found
+        return [one for one in found if one.state != "Z"]
 
     def survey(self) -> Message:
         """Memory and CPU time of the workload, for the hardware; kills when memory is short."""
@@ -61,6 +63,7 @@ class Processes:
             "rss_kb": rss,
             "cpu_s": self._cpu_of_ended + sum(cpu.values()),
             "processes": len(workload),
+            "stopped_s": round(self.stopped_s, 3),
         }
 
     def _kill_when_short(self, workload: list[Process], rss_kb: int) -> None:
