@@ -42,11 +42,12 @@ class Gate:
     def __init__(self, devices: Collection[str], finished: Collection[str] = ()) -> None:
         self.devices = frozenset(devices)
         self.first_device = next(iter(devices))
-        self._finished = set(finished)
+        self._finished = set(finished)  # whatever the device
+        self._ended: set[tuple[str, str]] = set()
         self._tests: set[str] = set()
         self._started = False
         self._records = 0
-        self.running: dict[str, str] = {}  # test -> device ("" where the test names none)
+        self.running: set[tuple[str, str]] = set()  # (test, device): at a desk a test may run on each of several
 
     def admit(self, kind: str, fields: Mapping[str, Any]) -> Fields:
         """The checked fields of a record from inside. Raises Refused."""
@@ -81,27 +82,28 @@ class Gate:
 
     def _test_start(self, fields: Mapping[str, Any]) -> Fields:
         test = self._known_test(fields["test"])
-        key = _key(test, fields)
-        if key in self._finished or test in self._finished:
+        key = (test, self._device(fields))
+        if test in self._finished or key in self._ended:
             raise ValueError(f"{test} has finished already")
         self._started = True
-        self.running[key] = str(fields.get("device") or "")
-        return {"test": test, **_optional(fields, device=str)}
+        self.running.add(key)
+        return {"test": test, "device": key[1]}
 
     def _test_end(self, fields: Mapping[str, Any]) -> Fields:
         test = self._known_test(fields["test"])
-        key = _key(test, fields)
+        key = (test, self._device(fields))
         if key not in self.running:
             raise ValueError(f"{test} is not running")
         checked = {
             "test": test,
+            "device": key[1],
             "outcome": TestOutcome(fields["outcome"]).value,
             "duration_s": _finite(fields["duration_s"]),
-            **_optional(fields, device=str, message=_text(4000), detail=_text(), cause=lambda c: Outcome(c).value),
+            **_optional(fields, message=_text(4000), detail=_text(), cause=lambda c: Outcome(c).value),
         }
-        del self.running[key]
+        self.running.remove(key)
         if checked.get("cause") not in UNFINISHED_CAUSES:
-            self._finished.add(key)
+            self._ended.add(key)
         return checked
 
     def _measurement(self, fields: Mapping[str, Any]) -> Fields:
@@ -182,7 +184,7 @@ class Gate:
 
     def _running_test(self, test: object) -> str:
         name = self._known_test(test)
-        if not any(key.split("\0")[0] == name for key in self.running):
+        if all(test != name for test, _ in self.running):
             raise ValueError(f"{name} is not running")
         return name
 
@@ -209,12 +211,6 @@ _CHECKS: dict[str, Callable[[Gate, Mapping[str, Any]], Fields]] = {
     Kind.FINGERPRINT: Gate._fingerprint,
     Kind.NOTE: Gate._note,
 }
-
-
-def _key(test: str, fields: Mapping[str, Any]) -> str:
-    """A test that runs on each of several devices runs once per device."""
-    device = fields.get("device")
-    return f"{test}\0{device}" if device else test
 
 
 def _name(value: object, limit: int = MAX_NAME) -> str:

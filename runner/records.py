@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from farm.adb.errors import AdbServerGone, DeviceUnavailable
+from farm.adb.errors import AdbError, AdbServerGone, DeviceUnavailable
 from farm.domain.journal import clip
 from farm.domain.outcomes import Outcome, TestOutcome
 from runner import markers
@@ -22,6 +22,8 @@ from runner.measure import NotReported
 from runner.reporter import NoSlot
 
 MAX_ID = 480
+#: Errors whose words say it all, without the name of their class.
+_SPEAKING = (EngineFailure, AdbError, NotSettled, NoSlot)
 #: Bytes of test ids per `collected` record.
 _BATCH = 100_000
 
@@ -38,6 +40,7 @@ class Records:
         self._waited = 0.0
         self._reports: list[pytest.TestReport] = []
         self._cause: Outcome | None = None
+        self._said: str | None = None  # by an error whose own words are enough
         self._held = ExitStack()
         self._session: pytest.Session | None = None
 
@@ -83,7 +86,8 @@ class Records:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         bench = self._bench
         bench.test, bench.measure, bench.peaks = self._ids.get(item.nodeid, item.nodeid), None, {}
-        self._began, self._waited, self._reports, self._cause = time.monotonic(), 0.0, [], None
+        self._began, self._waited, self._reports = time.monotonic(), 0.0, []
+        self._cause = self._said = None
         bench.reporter.record("test_start", test=bench.test, device=bench.serial)
         try:
             return (yield)
@@ -124,6 +128,8 @@ class Records:
         self._reports.append(report)
         if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
             self._cause = self._cause or cause_of(call.excinfo.value)
+            if self._said is None and isinstance(call.excinfo.value, _SPEAKING):
+                self._said = str(call.excinfo.value)
             if self._cause is Outcome.DEVICE_LOST:
                 self._bench.reporter.lost(self._bench.serial, str(call.excinfo.value))
                 if self._session is not None:
@@ -135,7 +141,7 @@ class Records:
         fields: dict[str, object] = {"outcome": outcome.value}
         if report is not None:
             text = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr or "")
-            fields["message"] = _message(report, text)
+            fields["message"] = self._said or _message(report, text)
             captured = "\n".join(f"--- {title}\n{body}" for title, body in report.sections if body.strip())
             if outcome is not TestOutcome.SKIPPED:
                 fields["detail"] = clip(f"{text}\n{captured}".strip())

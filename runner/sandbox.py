@@ -38,6 +38,7 @@ TMP_BYTES = 256 << 20
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime")
+_SWITCHES = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/scsi", "/proc/acpi")
 _PASSWD = "root:x:0:0::/nonexistent:/bin/false\nfarm:x:1000:1000:an attempt:/farm/work:/bin/sh\n"
 _GROUP = "root:x:0:\nfarm:x:1000:\n"
 
@@ -51,10 +52,12 @@ class Layout:
     """What goes into the sandbox, as paths of the host."""
 
     folder: Path  # the attempt's
+    sockets: Path  # where lens.sock and runner.sock are
     pack: Path
     python: tuple[Path, ...]  # environment, base installation, our packages: shown at their own places
     system: tuple[tuple[str, str], ...]  # (path, target of the link, or "" for a folder)
     etc: tuple[str, ...]
+    switches: tuple[str, ...]  # below /proc: what root could change the kernel with
 
     @property
     def work(self) -> Path:
@@ -65,7 +68,7 @@ class Layout:
         return self.folder / "inside"
 
 
-def layout(folder: Path, pack: Path) -> Layout:
+def layout(folder: Path, sockets: Path, pack: Path) -> Layout:
     """Look at this machine: where Python, our packages and the system's programs are."""
     system = []
     for path in _SYSTEM:
@@ -75,7 +78,8 @@ def layout(folder: Path, pack: Path) -> Layout:
             system.append((path, ""))
     shown = [path for path, link in system if not link]
     python = [path for path in python_paths() if not any(path.is_relative_to(root) for root in shown)]
-    return Layout(folder, pack.resolve(), tuple(python), tuple(system), tuple(p for p in _ETC if os.path.exists(p)))
+    etc, switches = (tuple(path for path in paths if os.path.exists(path)) for paths in (_ETC, _SWITCHES))
+    return Layout(folder, sockets, pack.resolve(), tuple(python), tuple(system), etc, switches)
 
 
 def python_paths() -> list[Path]:
@@ -121,13 +125,18 @@ def argv(where: Layout, command: Sequence[str], *, block_fd: int, info_fd: int, 
     for name in ("passwd", "group", "nsswitch.conf", "hosts"):
         out += ["--ro-bind", str(where.inside / name), f"/etc/{name}"]
     size = ["--size", str(TMP_BYTES)] if "--size" in extras else []
-    out += ["--proc", "/proc", "--dev", "/dev", *size, "--tmpfs", "/tmp"]
+    out += ["--proc", "/proc", *_covers(where), "--dev", "/dev", *size, "--tmpfs", "/tmp"]
     for python in where.python:
         out += ["--ro-bind", str(python), str(python)]
     out += ["--ro-bind", str(where.pack), PACK, "--bind", str(where.work), WORK]
     out += ["--ro-bind", str(where.inside / "attempt.json"), SPEC]
-    out += ["--bind", str(where.folder / "lens.sock"), LENS, "--bind", str(where.folder / "runner.sock"), EAR]
+    out += ["--bind", str(where.sockets / "lens.sock"), LENS, "--bind", str(where.sockets / "runner.sock"), EAR]
     return [*out, "--remount-ro", "/", "--chdir", WORK, "--", *command]
+
+
+def _covers(where: Layout) -> list[str]:
+    """The kernel's switches, read-only: they ask for the caller's user id on the host, which is root where we are."""
+    return [word for path in where.switches for word in ("--ro-bind", path, path)]
 
 
 def environment() -> dict[str, str]:

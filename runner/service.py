@@ -59,7 +59,7 @@ class Service:
         self.suite_pid: int | None = None
         self.engines: dict[tuple[str, int], None] = {}
         self.lost: dict[str, str] = {}
-        self.test_began: dict[str, float] = {}
+        self.test_began: dict[tuple[str, str], float] = {}
 
     def start(self) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -88,7 +88,7 @@ class Service:
     def running_test(self) -> str | None:
         """The test that runs now; the first of them where there are several."""
         with self._lock:
-            return next((key.split("\0")[0] for key in self._gate.running), None)
+            return next((test for test, _ in self._gate.running), None)
 
     def waiting_for_slot(self) -> bool:
         """Whether a test waits for a measure slot just now: that is not silence."""
@@ -114,9 +114,8 @@ class Service:
         """Write the end of whatever test still runs, as an error; returns their ids."""
         with self._lock:
             ended = []
-            for key, device in list(self._gate.running.items()):
-                test = key.split("\0")[0]
-                began = self.test_began.get(key, time.monotonic())
+            for test, device in list(self._gate.running):
+                began = self.test_began.get((test, device), time.monotonic())
                 fields = {"test": test, "outcome": "error", "duration_s": time.monotonic() - began, "message": message}
                 extra = {
                     "detail": detail,
@@ -189,8 +188,7 @@ class Service:
                 self.incident("journal-refused", f"the journal refused a record: {refusal}", repr(message)[:2000])
                 return
             if kind == Kind.TEST_START:
-                key = f"{fields['test']}\0{fields['device']}" if fields.get("device") else fields["test"]
-                self.test_began[key] = time.monotonic()
+                self.test_began[fields["test"], fields["device"]] = time.monotonic()
 
     def _engine(self, message: dict[str, Any]) -> None:
         device, pid = str(message.get("device")), message.get("pid")

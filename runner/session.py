@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -130,15 +131,20 @@ class Session:
         )
 
     def _execute(self) -> tuple[int | None, Stop | None, dict[str, str]]:
+        with _short_folder(self.folder) as sockets:
+            return self._execute_with(sockets)
+
+    def _execute_with(self, sockets: Path) -> tuple[int | None, Stop | None, dict[str, str]]:
         spec = self.spec
         suites = self._suites()
-        where = sandbox.layout(self.folder, spec.pack_dir)
+        where = sandbox.layout(self.folder, sockets, spec.pack_dir)
         sandbox.write_inside(where, self._told(suites))
         gate = Gate(spec.serials, self.finished)
+        guarded = (str(spec.locks_dir.parent), str(self.folder), str(spec.pack_dir))
         witnesses: list[Witness] = []
 
         def witness(fd: int) -> None:
-            found = Witness(fd, View.of(where), lambda why, who: service.incident("sandbox-refused", why, who))
+            found = Witness(fd, View.of(where, guarded), lambda why, who: service.incident("sandbox-refused", why, who))
             witnesses.append(found)
             found.start()
 
@@ -146,9 +152,9 @@ class Session:
             service.incident("lens-refused", f"{refusal.request}: {refusal.reason}")
 
         slots = measure_slots(spec.locks_dir, spec.measure_slots)
-        service = Service(self.folder / "runner.sock", self.journal, gate, slots, where.work, witness)
+        service = Service(sockets / "runner.sock", self.journal, gate, slots, where.work, witness)
         shown = {device.address: device.serial for device in spec.devices}
-        lens = LensServer(self.folder / "lens.sock", (spec.adb_host, spec.adb_port), shown, refused)
+        lens = LensServer(sockets / "lens.sock", (spec.adb_host, spec.adb_port), shown, refused)
         watch = Watch(
             time.monotonic(), spec.limits, {name: limits for name, (_, limits) in suites.items()}, spec.fence_s
         )
@@ -202,6 +208,16 @@ class Session:
         fields = {"outcome": verdict.outcome.value, "reason": clip(verdict.reason, 4000), "counts": verdict.counts}
         self.journal.record(Kind.END, **fields)
         self.journal.close()
+
+
+@contextmanager
+def _short_folder(folder: Path) -> Iterator[Path]:
+    """`folder`, or one of a shorter name where its own is too long for a unix socket's address (107 bytes)."""
+    if len(os.fsencode(folder / "runner.sock")) <= 100:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="farm-") as short:
+        yield Path(short)
 
 
 @contextmanager

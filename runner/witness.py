@@ -49,15 +49,18 @@ class View:
 
     readable: tuple[str, ...]
     writable: tuple[str, ...] = (WORK, "/tmp", "/dev", "/proc/self")
+    guarded: tuple[str, ...] = ()  # the farm's own folders: asking for them is telling, even below a /tmp that is empty
 
     @classmethod
-    def of(cls, where: Layout) -> View:
+    def of(cls, where: Layout, guarded: tuple[str, ...] = ()) -> View:
         shown = [path for path, _ in where.system] + [str(path) for path in where.python]
-        return cls((*shown, PACK, SPEC, LENS, EAR, WORK, "/tmp", "/dev", "/proc"))
+        return cls((*shown, PACK, SPEC, LENS, EAR, WORK, "/tmp", "/dev", "/proc"), guarded=guarded)
 
 
 def judge_path(view: View, call: str, path: str, writes: bool) -> str | None:
     """Why the sandbox refuses this file, in words; None when it does not, or when nobody needs to know (pure)."""
+    if _under(path, view.guarded) and not _under(path, [root for root in view.readable if root != "/tmp"]):
+        return f"{call} {path}: outside of this attempt"
     if writes:
         if _under(path, view.writable):
             return None
