@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 #: Connections at one time; adb and adbutils need one per running command.
 MAX_CONNECTIONS = 128
+#: Refusals that are reported; a suite that tries for ever must not fill the journal.
+MAX_REPORTS = 100
 #: How long a client may take over its request.
 _REQUEST_S = 60.0
 _CHUNK = 256 << 10
@@ -65,6 +67,7 @@ class LensServer:
         self._on_refused = on_refused or (lambda refusal: None)
         self._listener: socket.socket | None = None
         self._open: set[socket.socket] = set()
+        self._reports = 0
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._stopping = threading.Event()
@@ -156,9 +159,12 @@ class LensServer:
             self._bind(client, verdict)
 
     def _refuse(self, client: socket.socket, request: str, refused: Refused) -> None:
-        if refused.report is not None:
+        with self._lock:
+            self._reports += refused.report is not None
+            report = refused.report if self._reports <= MAX_REPORTS else None
+        if report is not None:
             try:
-                self._on_refused(Refusal(request[:200], refused.report))
+                self._on_refused(Refusal(request[:200], report))
             except Exception:
                 log.exception("the lens could not report a refusal")
         client.sendall(_fail(refused.answer))

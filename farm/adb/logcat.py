@@ -17,6 +17,7 @@ from pathlib import Path
 
 import zstandard
 
+from farm.adb.deadline import Deadline
 from farm.adb.device import Device, Process
 from farm.adb.errors import AdbError, ShellTimeout
 
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 #: Written out at least so often, and after so many bytes of text.
 _FLUSH_S = 1.0
 _FLUSH_BYTES = 256 << 10
+#: At the end what is still on its way is read, until there is silence, but no longer than that.
+_QUIET_S = 0.3
+_DRAIN_S = 4.0
 #: Tries to reach a lost device again: first pause, and the longest.
 _RETRY_S = (0.5, 5.0)
 _STAMP = re.compile(r"(\d\d-\d\d \d\d:\d\d:\d\d\.\d{3})\s")
@@ -66,11 +70,8 @@ class LogcatStream:
         return () if process is None or process.pid is None else (process.pid,)
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """End the stream and the file. What the device had written by now is in it."""
+        """End the stream and the file. What the device had written by now is in it, as far as it still answers."""
         self._stopping.set()
-        process = self._process
-        if process is not None:
-            process.kill()
         self._thread.join(timeout_s)
 
     # ---- the thread ----
@@ -112,10 +113,15 @@ class LogcatStream:
         """Lines into the file until the process ends. `repeated`: lines that are there already."""
         found_again = not resumed
         flush_at = time.monotonic() + _FLUSH_S
-        while not self._stopping.is_set():
+        rest: Deadline | None = None
+        while rest is None or not rest.expired:
+            if rest is None and self._stopping.is_set():
+                rest = Deadline(_DRAIN_S)
             try:
-                line = process.read_line(max(0.01, flush_at - time.monotonic()))
+                line = process.read_line(max(0.01, flush_at - time.monotonic()) if rest is None else _QUIET_S)
             except ShellTimeout:
+                if rest is not None:
+                    return
                 line = None
                 ended = False
             else:

@@ -121,6 +121,7 @@ class _Deploy:
         self.present: dict[str, Stamp] = {}  # hash → what is in the cache now
         self.proven: set[str] = set()  # hashes of what is in the cache and was read back already
         self.changed: set[str] = set()  # hashes whose stamp was not the noted one
+        self.sent_tool: set[str] = set()
         self.free: int | None = None
         self.extras: list[str] = []
         self.sent = self.files_sent = self.verified = self.evicted = 0
@@ -138,7 +139,7 @@ class _Deploy:
             stamp_file.save(self.stamps_file, self.stamped)
         return DeployReport(
             bytes_sent=self.sent,
-            bytes_kept=sum(spec.size for spec in (*plan.keep, *plan.rehash)),
+            bytes_kept=sum(spec.size for spec in (*plan.keep, *plan.rehash) if spec.sha256 not in self.sent_tool),
             files_sent=self.files_sent,
             verified=self.verified,
             seconds_push=round(self.seconds_push, 3),
@@ -184,6 +185,7 @@ class _Deploy:
         with self._pushing():
             self.sent += self.device.send(devtool.local, f"{path}.part", 0o755, cancelled=self.cancelled)
         self.files_sent += 1
+        self.sent_tool = {devtool.sha256}
         with self._verifying():
             found = self.tool.hash([f"{path}.part"], devtool.size)
         if found.get(f"{path}.part") is None or found[f"{path}.part"].sha256 != devtool.sha256:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,7 @@ from farm.adb.errors import (
     ShellTimeout,
 )
 from farm.adb.link import PROBE_S, QUIET_S
-from tests.adb.conftest import Phones, free_port
+from tests.adb.conftest import Phone, Phones, free_port
 from tests.waiting import eventually
 
 WAIT_S = 60.0
@@ -226,13 +229,60 @@ def test_a_device_unplugged_under_a_push_is_gone_and_the_file_is_not_there(phone
     assert here.device().shell(["ls", "/data/local/tmp/a"]).exit_code != 0
 
 
-def test_a_device_that_falls_silent_is_gone_long_before_tcp_notices(phone: Phones) -> None:
+def test_a_device_that_goes_offline_under_a_command_is_gone(phone: Phones) -> None:
     here = phone("rk3568", fresh=True)
     process = here.device().spawn("echo ready; sleep 4715")
     process.read_line(WAIT_S)
     here.fault("offline", for_s=600)
     with pytest.raises(DeviceGone):
         process.read_line(QUIET_S + PROBE_S + 30)
+
+
+@contextmanager
+def _frozen(phone: Phone) -> Iterator[None]:
+    """The device takes and gives no byte, and closes nothing: as behind a dead switch."""
+    pids = [phone.running.pid]
+    for pid in pids:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            pids += [int(word) for word in (task / "children").read_text().split()]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_a_device_that_falls_silent_is_gone_long_before_tcp_notices(
+    phone: Phones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("farm.adb.link.QUIET_S", 0.5)
+    monkeypatch.setattr("farm.adb.link.PROBE_S", 1.0)
+    here = phone("rk3568", fresh=True)
+    process = here.device().spawn("echo ready; sleep 4715")
+    process.read_line(WAIT_S)
+    with _frozen(here), pytest.raises(DeviceGone, match="sign of life"):
+        process.read_line(WAIT_S)
+
+
+def test_a_push_that_no_byte_of_is_taken_any_more_ends(
+    phone: Phones, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("farm.adb.sync.STALL_S", 1.0)
+    here, local = phone("rk3568", fresh=True), tmp_path / "a"
+    with local.open("wb") as file:
+        file.truncate(300 << 20)
+    with ExitStack() as stack:
+        frozen: list[int] = []
+
+        def freeze(sent: int) -> None:
+            if not frozen:
+                stack.enter_context(_frozen(here))
+                frozen.append(sent)
+
+        with pytest.raises(DeviceGone, match="took no data"):
+            here.device().send(local, "/data/local/tmp/a", progress=freeze)
 
 
 def test_a_silent_command_on_a_live_device_is_left_alone(phone: Phones) -> None:

@@ -38,6 +38,16 @@ def test_lines_are_there_soon_and_once(phone: Phones, tmp_path: Path) -> None:
     assert b"one-4720" in plain
 
 
+def test_what_was_written_just_before_the_end_is_there(phone: Phones, tmp_path: Path) -> None:
+    here, path = phone(), tmp_path / "logcat.zst"
+    stream = LogcatStream(here.device(), path)
+    stream.start()
+    eventually(lambda: stream.pids)
+    here.device().check_shell("for i in 1 2 3 4 5 6 7 8 9; do log -t farmtest last-$i-4725; done")
+    stream.stop(WAIT_S)
+    assert [_count(path, f"last-{index}-4725") for index in range(1, 10)] == [1] * 9
+
+
 def test_after_a_restart_of_the_farm_it_goes_on_without_repeating(phone: Phones, tmp_path: Path) -> None:
     here, path = phone(), tmp_path / "logcat.zst"
     first = LogcatStream(here.device(), path)
