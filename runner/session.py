@@ -102,7 +102,7 @@ class Session:
             stop = Stop(Outcome.INFRA_ERROR, str(error))
         except (NoSuite, ManifestError) as error:
             stop = Stop(Outcome.FAILED, str(error))
-        verdict = conclude(read(self.journal.path), stop, lost, exit_code)
+        verdict = conclude(read(self.journal.path), stop, lost, exit_code, self.spec.finished)
         self._end(verdict)
 
     @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from farm.domain.journal import Kind, Record
@@ -42,8 +42,16 @@ def finished_tests(records: Iterable[Record]) -> dict[str, str]:
     return {str(record.fields["test"]): str(record.fields["outcome"]) for record in ends}
 
 
-def conclude(records: Iterable[Record], stop: Stop | None, lost: dict[str, str], exit_code: int | None) -> Verdict:
+def conclude(
+    records: Iterable[Record],
+    stop: Stop | None,
+    lost: dict[str, str],
+    exit_code: int | None,
+    finished: Collection[str] = (),
+) -> Verdict:
     """The one outcome of the attempt. `exit_code`: pytest's; None when it never started.
+
+    `finished`: tests that ended in earlier attempts of the job and were not to be run again.
 
     What the engine did comes first, then why the attempt was stopped, then what the tests say.
     """
@@ -67,10 +75,16 @@ def conclude(records: Iterable[Record], stop: Stop | None, lost: dict[str, str],
     for test, record in final.items():
         if unfinished(record):
             return verdict(Outcome(record.fields["cause"]), f"{test}: {record.fields.get('message') or ''}")
-    return _by_tests(final, kept, counts, exit_code)
+    return _by_tests(final, kept, counts, exit_code, frozenset(finished))
 
 
-def _by_tests(final: dict[str, Record], kept: list[Record], counts: dict[str, int], exit_code: int | None) -> Verdict:
+def _by_tests(
+    final: dict[str, Record],
+    kept: list[Record],
+    counts: dict[str, int],
+    exit_code: int | None,
+    finished: frozenset[str],
+) -> Verdict:
     bad = [test for test, r in final.items() if r.fields["outcome"] in (TestOutcome.FAILED, TestOutcome.ERROR)]
     if exit_code is None:
         return Verdict(Outcome.INFRA_ERROR, "the tests were never started", counts)
@@ -79,13 +93,13 @@ def _by_tests(final: dict[str, Record], kept: list[Record], counts: dict[str, in
         message = str(final[bad[0]].fields.get("message") or "").strip().splitlines()
         return Verdict(Outcome.FAILED, f"{bad[0]}{more}: {message[0] if message else 'failed'}"[:2000], counts)
     collected = {str(test) for r in kept if r.kind == Kind.COLLECTED for test in r.fields["tests"]}
-    missing = sorted(collected - final.keys())
+    missing = sorted(collected - final.keys() - finished)
     if exit_code not in (0, 1, 5):
         words = _PYTEST_WORDS.get(exit_code, _death(exit_code))
         return Verdict(Outcome.FAILED, f"{words} (exit code {exit_code}): see the runner's log", counts)
     if missing:
         return Verdict(Outcome.FAILED, f"{missing[0]} and {len(missing) - 1} more were not run", counts)
-    if not final:
+    if not final and not finished:
         return Verdict(Outcome.FAILED, "no test was found: check the suites' paths and the tests' names", counts)
     return Verdict(Outcome.PASSED, f"{len(final)} tests", counts)
 
