@@ -138,6 +138,10 @@ def python_command(module: str, *arguments: str) -> list[str]:
     return [interpreter(), "-I", "-S", "-c", start, *arguments]
 
 
+#: The kernel's own switches ask for the caller's user id on the host, which may be root: read-only for what runs here.
+SWITCHES = ("--ro-bind", "/proc/sys", "/proc/sys")
+
+
 def outer_command(folder: Path, data_bytes: int, privileged: bool, command: list[str]) -> list[str]:
     """bubblewrap for the hardware. `privileged`: we are root, and the board may resize /data."""
     argv = [tool("bwrap"), "--unshare-user", "--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
@@ -145,7 +149,8 @@ def outer_command(folder: Path, data_bytes: int, privileged: bool, command: list
     if privileged:
         argv += ["--uid", "0", "--gid", "0", "--cap-add", "CAP_SYS_ADMIN"]
     argv += ["--ro-bind", "/usr", "/usr", *_merged_usr(), *_code()]
-    argv += ["--proc", "/proc", "--dev", "/dev", "--dir", "/tmp", "--size", str(data_bytes), "--tmpfs", "/data"]
+    argv += ["--proc", "/proc", *SWITCHES, "--dev", "/dev", "--dir", "/tmp"]
+    argv += ["--size", str(data_bytes), "--tmpfs", "/data"]
     argv += ["--symlink", "/data/media/0", "/sdcard", "--symlink", "/data/media/0", "/storage/emulated/0"]
     argv += ["--ro-bind", str(folder / "root" / "system"), "/system", "--ro-bind", str(folder / "root" / "etc"), "/etc"]
     for shared in SHARED_ETC:
@@ -158,7 +163,7 @@ def inner_command(command: list[str]) -> list[str]:
     """bubblewrap for one boot of the operating system; run inside the outer one."""
     uid = str(SHELL_UID)
     argv = ["/usr/bin/bwrap", "--unshare-user", "--uid", uid, "--gid", uid, "--unshare-pid", "--die-with-parent"]
-    argv += ["--dev-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--dir", "/dev/socket"]
+    argv += ["--dev-bind", "/", "/", "--proc", "/proc", *SWITCHES, "--dev", "/dev", "--dir", "/dev/socket"]
     for name, target in PROC_OVERLAYS.items():
         argv += ["--ro-bind", f"{HARDWARE}/proc/{name}", f"/proc/{target}"]
     return [*argv, "--", *command]
