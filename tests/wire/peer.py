@@ -11,6 +11,7 @@ from farm.adb.wire.packets import MAX_PAYLOAD, VERSION_SKIP_CHECKSUM, Command, P
 from farm.adb.wire.server import Authenticator, Connection, Limits, ServiceRegistry
 
 WAIT_S = 30.0
+DEFAULT_LIMITS = Limits()
 
 
 class Peer:
@@ -74,7 +75,7 @@ class Peer:
 
 @asynccontextmanager
 async def serve(
-    registry: ServiceRegistry, limits: Limits = Limits(), authenticator: Authenticator | None = None
+    registry: ServiceRegistry, limits: Limits = DEFAULT_LIMITS, authenticator: Authenticator | None = None
 ) -> AsyncIterator[Peer]:
     """A device with these services, and a host connected to it."""
     ours, theirs = socket.socketpair()
