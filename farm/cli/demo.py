@@ -70,7 +70,7 @@ def command(once: bool, as_json: bool, faults: tuple[str, ...], fault_device: st
         if not once:
             _stay(client)
         elif keep:
-            note(f"Left running: {client.url}. End it: FARM_STATE={settings.state} farm down")
+            note(f"Left running: {client.url}. End it: farm down --all --state {settings.state}")
     return exit_code(shown["run"]["outcome"])
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 STYLES = {Colour.OK: "green", Colour.BAD: "red", Colour.FARM: "magenta", Colour.MUTED: "dim"}
+_PIPE_WIDTH = 500
 NOT_MEASURED = "not measured"
 
 
@@ -32,7 +33,9 @@ def note(text: str) -> None:
 def console(stderr: bool = False) -> Console:
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, soft_wrap=False)
+    to = sys.stderr if stderr else sys.stdout
+    # A pipe has no width: one row stays one line there, for grep and cut.
+    return Console(stderr=stderr, highlight=False, soft_wrap=False, width=None if to.isatty() else _PIPE_WIDTH)
 
 
 def cell(value: object, style: str = "") -> Text:
