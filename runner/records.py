@@ -17,6 +17,7 @@ from farm.domain.outcomes import Outcome, TestOutcome
 from runner import markers
 from runner.bench import Bench
 from runner.engines.base import EngineFailure
+from runner.gate import UNFINISHED_CAUSES
 from runner.markers import NotSettled
 from runner.measure import NotReported
 from runner.reporter import NoSlot
@@ -145,8 +146,10 @@ class Records:
             captured = "\n".join(f"--- {title}\n{body}" for title, body in report.sections if body.strip())
             if outcome is not TestOutcome.SKIPPED:
                 fields["detail"] = clip(f"{text}\n{captured}".strip())
-        if self._cause is not None and outcome is not TestOutcome.PASSED:
+        if self._cause is not None and outcome in (TestOutcome.FAILED, TestOutcome.ERROR):
             fields["cause"] = self._cause.value
+            if self._cause in UNFINISHED_CAUSES:
+                fields["outcome"] = TestOutcome.ERROR.value  # it said nothing about the engine
         duration = max(0.0, time.monotonic() - self._began - self._waited)
         bench = self._bench
         bench.reporter.record("test_end", test=bench.test, device=bench.serial, duration_s=round(duration, 4), **fields)

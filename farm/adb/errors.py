@@ -89,7 +89,7 @@ class Cancelled(AdbError):
 
 #: What the adb server and adbd write, in the order in which they are looked for.
 _WORDINGS: tuple[tuple[re.Pattern[str], type[AdbError]], ...] = (
-    (re.compile(r"^no adb server at ", re.I), AdbServerGone),  # the lens, when there is nobody behind it
+    (re.compile(r"^(no|the) adb server at ", re.I), AdbServerGone),  # the lens, when there is nobody behind it
     (re.compile(r"more than one device|more than one emulator", re.I), AmbiguousDevice),
     (re.compile(r"unauthorized|failed to authenticate|no permissions|insufficient permissions", re.I), Unauthorized),
     (re.compile(r"\b(device )?(still )?(offline|connecting|authorizing)\b", re.I), DeviceOffline),
