@@ -172,8 +172,12 @@ class RealFarm:
         """What is known of a run, for a failure's message."""
         rows = [(a.id, a.phase, a.outcome, a.reason, a.waiting_for) for a in self.attempts(run)]
         with self.db.read() as session:
+            asked = select(tables.Test).where(tables.Test.attempt_id.in_([a.id for a in self.attempts(run)]))
+            tests = [
+                (t.test_id, t.outcome, t.cause, t.message) for t in session.scalars(asked) if t.outcome != "passed"
+            ]
             jobs = [
                 (j.state, j.outcome, j.wait_reason)
                 for j in session.scalars(select(tables.Job).where(tables.Job.run_id == run))
             ]
-        return f"attempts {rows}, jobs {jobs}"
+        return f"attempts {rows}, jobs {jobs}, tests {tests}"
