@@ -1,6 +1,6 @@
 """Sending a bundle to a device: our push beside `adb push` of the same bytes, and what verification costs.
 
-    python benchmarks/deploy.py [--size-mb 1024] [--rounds 3] [--profile pixel-8-pro] [--out FILE.json]
+    python benchmarks/deploy.py [--size-mb 1024] [--rounds 5] [--profile pixel-8-pro] [--out FILE.json]
 
 A virtual device, the stock adb server, a file of random bytes. Pushes alternate, ours first in every other round, so
 that both meet the same machine. Then a bundle with that file is deployed (pushed and read back), deployed again
@@ -60,7 +60,7 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--size-mb", type=int, default=1024)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--profile", default="pixel-8-pro")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/deploy.json"))
     return parser.parse_args()
@@ -99,8 +99,13 @@ def _random_file(path: Path, size: int) -> FileSpec:
     return FileSpec("models/model.gguf", path, digest.hexdigest(), size)
 
 
-def _compare_pushes(server: AdbServer, device: Device, local: Path, rounds: int) -> dict[str, list[float]]:
-    """Seconds per push, alternating; the file is deleted before each."""
+def _compare_pushes(
+    server: AdbServer, device: Device, local: Path, rounds: int
+) -> dict[str, list[tuple[float, float]]]:
+    """(seconds, CPU seconds of the client) per push, alternating; the file is deleted before each.
+
+    The CPU time tells what the client costs on a machine that others use at the same time.
+    """
     remote = "/data/local/tmp/bench"
 
     def ours() -> None:
@@ -110,14 +115,14 @@ def _compare_pushes(server: AdbServer, device: Device, local: Path, rounds: int)
         command = [str(ADB), "-P", str(server.port), "-s", device.address, "push", "-q", str(local), remote]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=3600)
 
-    seconds: dict[str, list[float]] = {"ours": [], "adb push": []}
+    seconds: dict[str, list[tuple[float, float]]] = {"ours": [], "adb push": []}
     local.read_bytes()  # both read it from memory
     for number in range(rounds):
         order = [("ours", ours), ("adb push", adb)]
         for name, push in order if number % 2 == 0 else reversed(order):
             device.check_shell(["rm", "-f", remote], SHELL_S)
             seconds[name].append(_timed(push))
-            print(f"{name}: {seconds[name][-1]:.2f} s", file=sys.stderr)
+            print(f"{name}: {seconds[name][-1][0]:.2f} s", file=sys.stderr)
     device.check_shell(["rm", "-f", remote], SHELL_S)
     return seconds
 
@@ -162,14 +167,17 @@ def _describe(report: DeployReport, seconds: float) -> dict[str, Any]:
     }
 
 
-def _timed(action: Any) -> float:
-    began = time.monotonic()
+def _timed(action: Any) -> tuple[float, float]:
+    """Seconds, and CPU seconds of this process and of children that ended."""
+    began, cpu = time.monotonic(), sum(os.times()[:4])
     action()
-    return time.monotonic() - began
+    return time.monotonic() - began, sum(os.times()[:4]) - cpu
 
 
 def _conclude(results: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
-    pushes, size = results["push"], arguments.size_mb
+    size = arguments.size_mb
+    pushes = {name: [seconds for seconds, _ in values] for name, values in results["push"].items()}
+    cpu = {name: statistics.median(cpu for _, cpu in values) for name, values in results["push"].items()}
     rate = {name: size / statistics.median(values) for name, values in pushes.items()}
     ratios = [theirs / mine for mine, theirs in zip(pushes["ours"], pushes["adb push"], strict=True)]
     ratio = round(statistics.median(ratios), 3)
@@ -182,6 +190,7 @@ def _conclude(results: dict[str, Any], arguments: argparse.Namespace) -> dict[st
         "size_mb": size,
         "push_seconds": {name: [round(value, 3) for value in values] for name, values in pushes.items()},
         "push_mb_per_s": {name: round(value, 1) for name, value in rate.items()},
+        "push_client_cpu_s": {name: round(value, 3) for name, value in cpu.items()},
         "push_ratio_per_round": [round(value, 3) for value in ratios],
         "push_ratio": {"value": ratio, "aim": f">= {_AIM_PUSH_RATIO}", "met": ratio >= _AIM_PUSH_RATIO},
         "unchanged_s": {"value": unchanged, "aim": f"<= {_AIM_UNCHANGED_S}", "met": unchanged <= _AIM_UNCHANGED_S},
@@ -191,9 +200,11 @@ def _conclude(results: dict[str, Any], arguments: argparse.Namespace) -> dict[st
 
 def _print_table(result: dict[str, Any]) -> None:
     print(f"\n{result['size_mb']} MB to a virtual {result['device']['profile']}, {result['machine']['cpus']} cores")
-    print(f"{'':24}{'s (median)':>12}{'MB/s':>10}")
+    print(f"{'':24}{'s (median)':>12}{'MB/s':>10}{'client CPU s':>14}")
     for name, values in result["push_seconds"].items():
-        print(f"{name:24}{statistics.median(values):12.2f}{result['push_mb_per_s'][name]:10.1f}")
+        print(
+            f"{name:24}{statistics.median(values):12.2f}{result['push_mb_per_s'][name]:10.1f}{result['push_client_cpu_s'][name]:14.2f}"
+        )
     print(f"{'adb push / ours':24}{result['push_ratio']['value']:12.2f}   aim {result['push_ratio']['aim']}")
     print(f"\n{'deploy':24}{'s':>12}{'push s':>10}{'verify s':>10}{'MB sent':>10}{'read back':>11}")
     for name, row in result["deploy"].items():
