@@ -25,6 +25,8 @@ from runner.reporter import NoSlot
 MAX_ID = 480
 #: Errors whose words say it all, without the name of their class.
 _SPEAKING = (EngineFailure, AdbError, NotSettled, NoSlot)
+#: Causes behind which a lost device may hide.
+_DOUBTFUL = (None, Outcome.FAILED, Outcome.KILLED)
 #: Bytes of test ids per `collected` record.
 _BATCH = 100_000
 
@@ -44,6 +46,7 @@ class Records:
         self._said: str | None = None  # by an error whose own words are enough
         self._held = ExitStack()
         self._session: pytest.Session | None = None
+        self._boot_id: str | None = None
 
     # ---- which tests ----
 
@@ -90,6 +93,7 @@ class Records:
         self._began, self._waited, self._reports = time.monotonic(), 0.0, []
         self._cause = self._said = None
         bench.reporter.record("test_start", test=bench.test, device=bench.serial)
+        self._boot_id = self._boot_id or boot_id(bench)
         try:
             return (yield)
         finally:
@@ -129,6 +133,8 @@ class Records:
         self._reports.append(report)
         if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
             self._cause = self._cause or cause_of(call.excinfo.value)
+            if self._cause in _DOUBTFUL and isinstance(call.excinfo.value, AdbError | EngineFailure):
+                self._cause = why_unreachable(self._bench, self._boot_id) or self._cause
             if self._said is None and isinstance(call.excinfo.value, _SPEAKING):
                 self._said = str(call.excinfo.value)
             if self._cause is Outcome.DEVICE_LOST:
@@ -191,6 +197,26 @@ def cause_of(error: BaseException | None) -> Outcome | None:
             return None
         error = error.__cause__
     return None
+
+
+def boot_id(bench: Bench) -> str | None:
+    """The device's present boot; None when it does not tell."""
+    try:
+        return bench.device.boot_id()
+    except AdbError:
+        return None
+
+
+def why_unreachable(bench: Bench, boot: str | None) -> Outcome | None:
+    """Device or adb server gone, or the device restarted: then that is the cause of an engine's sudden end, or of an
+    adb error that could mean anything. None: it is there, and the same as before."""
+    try:
+        now = bench.device.boot_id()
+    except AdbServerGone:
+        return Outcome.INFRA_ERROR
+    except AdbError:
+        return Outcome.DEVICE_LOST
+    return Outcome.DEVICE_LOST if boot is not None and now != boot else None
 
 
 def _message(report: pytest.TestReport, text: str) -> str:
