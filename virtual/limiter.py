@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +17,8 @@ PERIOD_US = 10_000
 """Short, so that a token of a few ms sees an even slow CPU and not full speed and a pause."""
 MIN_QUOTA_US = 1_000
 GROUP = "farm-virtual"
+REMOVE_S = 2.0
+"""How long a group may take to become empty after its processes were killed."""
 
 
 class Limiter(Protocol):
@@ -128,13 +131,13 @@ def choose(serial: str, kind: str | None = None) -> Limiter:
     for name, make in makers.items():
         if kind in (None, name):
             with contextlib.suppress(OSError):
-                limiter = make(serial)
+                limiter = make(f"{serial}.{os.getpid()}")
                 if limiter is not None:
                     return limiter
     raise OSError(f"limiter {kind} does not work here; there are {', '.join(makers)}")
 
 
-def _duty_cycle(serial: str) -> Limiter | None:
+def _duty_cycle(name: str) -> Limiter | None:
     return DutyCycle()
 
 
@@ -147,20 +150,21 @@ def _mounts(filesystem: str) -> list[tuple[Path, set[str]]]:
     return found
 
 
-def _try_v1(serial: str) -> Limiter | None:
+def _try_v1(name: str) -> Limiter | None:
     folders = {}
     for folder, options in _mounts("cgroup"):
         for controller in ("cpu", "cpuacct"):
             if controller in options:
-                folders[controller] = folder / GROUP / serial
+                folders[controller] = folder / GROUP / name
     if len(folders) < 2:
         return None
     for folder in folders.values():
         folder.mkdir(parents=True, exist_ok=True)
+        _clear_dead(folder.parent)
     return CgroupV1(folders["cpu"], folders["cpuacct"])
 
 
-def _try_v2(serial: str) -> Limiter | None:
+def _try_v2(name: str) -> Limiter | None:
     for folder, _ in _mounts("cgroup2"):
         if "cpu" not in (folder / "cgroup.controllers").read_text().split():
             continue
@@ -168,8 +172,9 @@ def _try_v2(serial: str) -> Limiter | None:
         parent = folder / GROUP
         parent.mkdir(exist_ok=True)
         (parent / "cgroup.subtree_control").write_text("+cpu")
-        (parent / serial).mkdir(exist_ok=True)
-        return CgroupV2(parent / serial)
+        _clear_dead(parent)
+        (parent / name).mkdir(exist_ok=True)
+        return CgroupV2(parent / name)
     return None
 
 
@@ -178,8 +183,23 @@ def _stat(group: Path, key: str) -> int:
     return int(rows.get(key, 0))
 
 
+def _clear_dead(parent: Path) -> None:
+    """Removes the groups of devices that were killed: a group's name ends with its device's pid."""
+    for group in parent.iterdir():
+        pid = group.name.rpartition(".")[2]
+        if group.is_dir() and pid.isdigit() and not Path("/proc", pid).exists():
+            with contextlib.suppress(OSError):
+                group.rmdir()
+
+
 def _remove(*groups: Path) -> None:
+    deadline = time.monotonic() + REMOVE_S
     for group in dict.fromkeys(groups):
-        # Busy while a last process is still dying; the next start of this serial takes the group over.
-        with contextlib.suppress(OSError):
-            group.rmdir()
+        while True:
+            try:
+                group.rmdir()
+            except OSError:  # a last process is still dying; what stays, the next start of any device removes
+                if time.monotonic() < deadline:
+                    time.sleep(0.02)
+                    continue
+            break

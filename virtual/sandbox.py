@@ -139,7 +139,23 @@ def python_command(module: str, *arguments: str) -> list[str]:
 
 
 #: The kernel's own switches ask for the caller's user id on the host, which may be root: read-only for what runs here.
-SWITCHES = ("--ro-bind", "/proc/sys", "/proc/sys")
+SWITCHES = tuple(
+    word
+    for name in (
+        "sys",
+        "irq",
+        "bus",
+        "fs",
+        "driver",
+        "acpi",
+        "scsi",
+        "asound",
+        "sysrq-trigger",
+        "mtrr",
+        "latency_stats",
+    )
+    for word in ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
+)
 
 
 def outer_command(folder: Path, data_bytes: int, privileged: bool, command: list[str]) -> list[str]:
@@ -149,7 +165,8 @@ def outer_command(folder: Path, data_bytes: int, privileged: bool, command: list
     if privileged:
         argv += ["--uid", "0", "--gid", "0", "--cap-add", "CAP_SYS_ADMIN"]
     argv += ["--ro-bind", "/usr", "/usr", *_merged_usr(), *_code()]
-    argv += ["--proc", "/proc", *SWITCHES, "--dev", "/dev", "--dir", "/tmp"]
+    # No SWITCHES here, where only the board runs: the inner sandbox gets a /proc only while this one is whole.
+    argv += ["--proc", "/proc", "--dev", "/dev", "--dir", "/tmp"]
     argv += ["--size", str(data_bytes), "--tmpfs", "/data"]
     argv += ["--symlink", "/data/media/0", "/sdcard", "--symlink", "/data/media/0", "/storage/emulated/0"]
     argv += ["--ro-bind", str(folder / "root" / "system"), "/system", "--ro-bind", str(folder / "root" / "etc"), "/etc"]

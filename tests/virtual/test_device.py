@@ -206,6 +206,18 @@ def test_the_device_sees_neither_this_machine_s_files_nor_its_network_nor_its_pr
     assert "Read-only" in adb_server.run("-s", device.address, "shell", "touch /system/x", check=False).stderr.decode()
 
 
+def test_the_host_kernel_s_switches_cannot_be_turned_from_a_device(
+    virtual_device: StartVirtualDevice, adb_server: AdbServer
+) -> None:
+    device = virtual_device("rk3568")
+    switches = "/proc/sys/kernel/printk /proc/irq/default_smp_affinity"
+    attempt = f"for f in {switches}; do v=$(cat $f) && echo $v > $f; done; echo end"
+    done = adb_server.run("-s", device.address, "shell", attempt, check=False)
+    assert done.stdout == b"end\n"
+    assert done.stderr.count(b"Read-only file system") + done.stderr.count(b"No such file") >= 2
+    assert adb_server.shell(device, "grep ^Cap /proc/self/status | sort -u -k 2 | grep -v CapBnd").endswith("0" * 16)
+
+
 def test_killing_the_hardware_s_parent_does_not_kill_the_device_and_killing_it_leaves_nothing(
     virtual_device: StartVirtualDevice, adb_server: AdbServer
 ) -> None:
@@ -225,3 +237,40 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def test_another_client_that_checks_every_checksum_is_served_too(
+    virtual_device: StartVirtualDevice, tmp_path: Path
+) -> None:
+    from adb_shell.adb_device import AdbDeviceTcp
+
+    device = virtual_device("rk3568")
+    host, _, port = device.address.rpartition(":")
+    client = AdbDeviceTcp(host, int(port), default_transport_timeout_s=30.0)
+    assert client.connect(auth_timeout_s=0.1)
+    try:
+        assert client.shell("echo hello; getprop ro.serialno").split() == ["hello", device.serial]
+        (tmp_path / "file").write_bytes(os.urandom(200_000))
+        client.push(str(tmp_path / "file"), "/data/local/tmp/other")
+        client.pull("/data/local/tmp/other", str(tmp_path / "back"))
+        assert (tmp_path / "back").read_bytes() == (tmp_path / "file").read_bytes()
+        assert b"other" in [entry.filename for entry in client.list("/data/local/tmp")]
+    finally:
+        client.close()
+
+
+def test_many_commands_at_once_all_get_their_own_answer(
+    virtual_device: StartVirtualDevice, adb_server: AdbServer
+) -> None:
+    device = virtual_device("rk3568")
+    answers: dict[int, str] = {}
+
+    def ask(number: int) -> None:
+        answers[number] = adb_server.shell(device, f"echo {number}; cat /proc/sys/kernel/random/boot_id >/dev/null")
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert answers == {number: str(number) for number in range(20)}
