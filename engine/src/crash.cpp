@@ -17,6 +17,7 @@
 
 #include "build_info.h"
 #include "clock.h"
+#include "demangle.h"
 #include "events.h"
 #include "safe_writer.h"
 #include "symbols.h"
@@ -125,7 +126,9 @@ void write_frames(SafeWriter & out, const uintptr_t * pcs, int n) {
         out.text("      #").decimal(i, 2).text(" pc ").hex(frame.file_pc, 16).text("  ");
         out.text(frame.in_executable ? own_path() : "<unknown>");
         if (frame.name != nullptr) {
-            out.text(" (").text(frame.name).text("+").decimal(static_cast<int64_t>(frame.offset)).text(")");
+            out.text(" (");
+            write_name(out, frame.name);
+            out.text("+").decimal(static_cast<int64_t>(frame.offset)).text(")");
         }
         if (frame.in_executable && own_build_id()[0] != '\0') {
             out.text(" (BuildId: ").text(own_build_id()).text(")");

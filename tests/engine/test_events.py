@@ -40,7 +40,7 @@ def test_lines_are_numbered_without_gaps_and_time_never_goes_back(run: EngineRun
 def test_hello_comes_first_and_bye_last_and_every_kind_of_a_good_run_is_there(run: EngineRun) -> None:
     assert run.events[0]["ev"] == "hello"
     assert run.events[-1] == {**run.events[-1], "ev": "bye", "exit_code": 0}
-    assert {event["ev"] for event in run.events} == KINDS
+    assert {event["ev"] for event in run.events} - {"progress"} == KINDS  # progress: only where the machine is slow
 
 
 def test_hello_names_engine_build_and_model_and_leaves_unknown_what_is_not_known_yet(

@@ -54,12 +54,12 @@ def test_a_crash_leaves_a_tombstone_an_error_event_and_the_signal_as_status(
 def test_a_tombstone_names_the_functions_from_the_crash_up_to_main(engine_bin: Path, basics: list[str]) -> None:
     run = run_engine(engine_bin, *basics, "--fault", "crash=decode")
     build_id = run.one("hello")["build"]["build_id"]
-    frames = re.findall(r"^ {6}#(\d\d) pc ([0-9a-f]{16})  (\S+) \((\w+)\+(\d+)\) \(BuildId: (\w+)\)$", run.stderr, re.M)
+    frames = re.findall(r"^ {6}#(\d\d) pc ([0-9a-f]{16})  (\S+) \((.+)\+(\d+)\) \(BuildId: (\w+)\)$", run.stderr, re.M)
     names = [frame[3] for frame in frames]
     assert [int(frame[0]) for frame in frames] == list(range(len(frames)))
     assert names[:2] == ["farm_fault_null_write", "farm_fault_crash"]
-    assert any("Session6decode" in name for name in names)
-    assert any("main" in name for name in names)
+    assert "farm::Session::decode" in names
+    assert "main" in names
     assert {frame[5] for frame in frames} == {build_id}
     assert {frame[2] for frame in frames} == {str(engine_bin)}
     assert "code 1 (SEGV_MAPERR), fault addr 0x0000000000000000" in run.stderr
@@ -70,7 +70,7 @@ def test_an_abort_inside_the_c_library_still_shows_its_callers(engine_bin: Path,
     assert "fault addr --------" in run.stderr
     assert re.search(r"#\d\d pc \w+  \S+ \(abort\+\d+\)", run.stderr)
     assert re.search(r"#\d\d pc \w+  \S+ \(farm_fault_crash[.\w]*\+\d+\)", run.stderr)
-    assert "Session7prefill" in run.stderr
+    assert "farm::Session::prefill" in run.stderr
 
 
 @pytest.mark.parametrize("name", ["KILL", "TERM"])
