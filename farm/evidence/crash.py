@@ -22,7 +22,6 @@ _PREFIX = re.compile(
     r"^(?:\d{2}-\d{2} [\d:.]+\s+\d+\s+\d+ [VDIWEFA] [^:]{1,40}?\s*: |[VDIWEFA]/[^(]{1,40}\(\s*\d+\): "
     r"|\d{4}-\d{2}-\d{2} [\d:.]+\s+\d+-\d+\s+\S+\s+\S+\s+[VDIWEFA]  )"
 )
-_STARS = re.compile(r"\*\*\*(?: \*\*\*){4,}")
 _HEAD = re.compile(r"pid: (\d{1,10}), tid: (\d{1,10}), name: (.{0,100}?)\s+>>> (.{0,300}?) <<<")
 _SIGNAL = re.compile(r"signal (\d{1,3}) \((\w+)\)(?:, code (-?\d+) \((\w+)[^)]*\))?(?:, fault addr (\S+))?")
 _LIBC = re.compile(
@@ -72,7 +71,7 @@ class Crash:
         if self.fault_addr and set(self.fault_addr) - {"-"}:
             parts.append(f"at {self.fault_addr}")
         if self.process or self.thread:
-            parts.append(f"in {self.process or self.thread}")
+            parts.append(f"in {(self.process or self.thread or '').rsplit('/', 1)[-1]}")
         named = next((m[1] for frame in self.backtrace if (m := re.search(r"\(([\w:~<>,& *]+\+\d+)\)", frame))), None)
         if named:
             parts.append(f"at {named}")
@@ -175,16 +174,9 @@ def low_memory_kills(text: str) -> list[LowMemoryKill]:
     return found
 
 
-def blocks(text: str) -> list[str]:
-    """The tombstone blocks of a text, from their line of stars on, log prefixes kept."""
-    lines = text.splitlines()[:MAX_LINES]
-    starts = [n for n, line in enumerate(lines) if _STARS.search(line)]
-    return ["\n".join(lines[a:b]) for a, b in zip(starts, [*starts[1:], len(lines)], strict=True)]
-
-
 def about(lines: Iterable[str], pid: int) -> list[str]:
     """The lines of a log that speak of process `pid`: by its number in a bracket, in `pid: N` or as the writer."""
-    word = re.compile(rf"(?<!\d){pid}(?!\d)")
+    word = re.compile(rf"(?<!\w){pid}(?!\w)")
     return [line for line in lines if word.search(line)]
 
 
