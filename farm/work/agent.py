@@ -52,7 +52,7 @@ class Agent:
         self._tracker = Tracker(self._server, on_change=lambda _entries: self._wake.set(), on_server=log.warning)
         self._pool = ThreadPoolExecutor(16, "device")
         self._busy: set[str] = set()
-        self._due: dict[str, float] = {}
+        self._last: dict[str, float] = {}  # when each task was begun
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._began = time.monotonic()
@@ -138,13 +138,13 @@ class Agent:
             self._submit(f"orphan {lease_id}", 5.0, self._watch.end_orphan, lease_id)
 
     def _submit(self, key: str, every_s: float, task: Callable[..., object], *arguments: object) -> None:
-        """Run a task of the pool unless it still runs or is not due yet."""
+        """Run a task in the pool unless it still runs or was begun less than `every_s` ago."""
         now = time.monotonic()
         with self._lock:
-            if key in self._busy or now < self._due.get(key, 0.0):
+            if key in self._busy or now - self._last.get(key, -every_s) < every_s:
                 return
             self._busy.add(key)
-            self._due[key] = now + every_s
+            self._last[key] = now
 
         def run() -> None:
             try:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
+from farm.adb import health
 from farm.domain.journal import Kind, records
 from farm.domain.manifests import is_safe_path
 from farm.store import tables
@@ -26,12 +27,15 @@ OWN = {
 MAX_FILE = 1 << 30
 MAX_FILES = 500
 MAX_JOURNAL = 256 << 20
+#: Longest wait for the temperature after the work, seconds.
+HEAT_S = 5.0
 
 
 def collect(step: Step) -> None:
     """Stop the log stream, ship the rest of the journal, store every file. What cannot be stored is named."""
     Supervisor(step.folder).kill()
     stop_logcat(step)
+    _note_heat(step)
     Shipper(step.work, step.id, step.attempt.token, JournalTail(step.folder / "journal.jsonl")).ship_all()
     missing: list[str] = []
     stored = 0
@@ -53,6 +57,11 @@ def stop_logcat(step: Step) -> None:
     if stream is not None:
         step.say("the log stream to end")
         stream.stop()
+
+
+def _note_heat(step: Step) -> None:
+    """How warm the work has made it; a device that is gone tells nothing."""
+    step.note_temperature(health.check(step.device(), timeout_s=HEAT_S).temperature_c)
 
 
 def _files(step: Step) -> list[tuple[str, Path, str | None, str]]:

@@ -21,6 +21,7 @@ def precheck(step: Step) -> None:
     step.wait_online(step.work.settings.online_wait_s)
     ensure_logcat(step)
     report = _fit(step)
+    step.note_temperature(report.temperature_c)
     step.detail["health"] = {
         "temperature_c": report.temperature_c,
         "battery_pct": report.battery_pct,

@@ -23,6 +23,7 @@ def settle(step: Step) -> None:
     while True:
         step.wait_online(step.work.settings.online_wait_s)
         heat = health.check(step.device()).temperature_c
+        step.note_temperature(heat)
         step.detail.update(max_temperature_c=limit, temperature_c=heat, waited_s=round(time.monotonic() - began, 1))
         if heat is None:
             step.detail["note"] = "temperature not measured: the device does not tell"

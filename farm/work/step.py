@@ -20,7 +20,7 @@ from farm.adb import errors
 from farm.adb.device import Device
 from farm.domain.journal import clip
 from farm.domain.outcomes import Outcome, Phase
-from farm.store import leases, tables
+from farm.store import devices, leases, tables
 from farm.store.bus import touch
 from farm.work.context import Work
 
@@ -84,6 +84,16 @@ class Step:
     def touch(self, session: Session) -> None:
         now = self.work.db.now(session)
         touch(session, "attempt", self.id, at=now, run_id=self.run.id, device_id=self.attempt.device_id)
+
+    def note_temperature(self, celsius: float | None) -> None:
+        """What the step measured belongs to the device's curve too; None: it was not measured, which changes nothing."""
+        if celsius is None:
+            return
+        with self.work.db.session() as session:
+            row = session.get_one(tables.Device, self.attempt.device_id)
+            now = self.work.db.now(session)
+            devices.note_temperature(session, row, celsius, now)
+            touch(session, "device", row.id, at=now, run_id=self.run.id, device_id=row.id)
 
     def check(self) -> None:
         """Raise Stopping, or Cut when a cancel was asked for or the lease is no longer ours."""

@@ -55,12 +55,8 @@ class Watch:
             return  # it did not answer: nothing was measured
         if row.boot_id is not None and report.boot_id is not None and report.boot_id != row.boot_id:
             devices.event(session, row.id, now, "rebooted", {"boot_id": report.boot_id})
-        row.readiness_at = now
-        row.temperature_c, row.battery_pct, row.has_battery = (
-            report.temperature_c,
-            report.battery_pct,
-            report.has_battery,
-        )
+        devices.note_temperature(session, row, report.temperature_c, now)
+        row.battery_pct, row.has_battery = report.battery_pct, report.has_battery
         row.boot_completed, row.boot_id = report.boot_completed, report.boot_id or row.boot_id
         if report.clock_skew_s is not None and abs(report.clock_skew_s) > CLOCK_SKEW_S:
             devices.event(session, row.id, now, "clock", {"skew_s": round(report.clock_skew_s, 1)})
