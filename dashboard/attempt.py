@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from dashboard import drawing, signs, words
 from dashboard.errors import gone
 from dashboard.house import MAX_ID, House
-from dashboard.measured import groups
+from dashboard.measured import facts, groups
 from dashboard.render import HEADERS
 from dashboard.run import attempt_sign
 from dashboard.timeline import timeline
@@ -80,6 +80,7 @@ def view(detail: AttemptDetail) -> dict[str, object]:
         "live": attempt.ended_at is None,
         "tests": [(t, signs.of_test(t.state, t.outcome, t.cause)) for t in detail.tests],
         "groups": groups(detail.measurements),
+        "facts": facts(detail.measurements),
         "charts": charts(detail),
         "timeline": timeline([attempt], {attempt.id: heat} if heat else {}, detail.at),
         "siblings": [(id_, number, signs.of_outcome(outcome)) for id_, number, outcome in detail.siblings if outcome],

@@ -16,6 +16,9 @@ from dashboard.signs import Sign
 from farm.store.reads import devices as reads
 from farm.store.reads.devices import DeviceDetail, EventRow, RecentAttempt, flat
 
+#: A family of facts (properties, …) with more members than this is folded.
+LARGE_FAMILY = 6
+
 DeviceName = Annotated[str, Path(max_length=200)]
 
 
@@ -30,7 +33,7 @@ def view(detail: DeviceDetail) -> dict[str, object]:
         "attempts": [(row, _sign(row)) for row in detail.attempts],
         "events": [(event.at, event.kind, event_words(event)) for event in detail.events],
         "heat": _heat(detail),
-        "prints": [(row, sorted(flat(row.facts).items())) for row in detail.fingerprints],
+        "prints": [(row, fact_groups(row.facts)) for row in detail.fingerprints],
     }
 
 
@@ -50,18 +53,32 @@ def _heat(detail: DeviceDetail) -> tuple[drawing.Line, tuple[drawing.Tick, ...],
     return drawn, ticks, f"{drawn.low:.1f} to {words.celsius(drawn.high)}"
 
 
+def fact_groups(facts: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Facts for reading: what is short first under no title, every large family folded under its own."""
+    families = {k: v for k, v in facts.items() if isinstance(v, dict) and len(v) > LARGE_FAMILY}
+    plain = {k: v for k, v in facts.items() if k not in families}
+    folded = [(name, sorted(flat(family).items())) for name, family in sorted(families.items())]
+    return [("", sorted(flat(plain).items())), *folded]
+
+
 def event_words(event: EventRow) -> str:
     """A line of the history as a person reads it; what this version does not know is shown as it stands."""
     detail: dict[str, Any] = event.detail
-    if event.kind == "connection" and "to" in detail:
-        return f"adb: {detail.get('from', '?')} → {detail['to']}"
+    if event.kind == "connection" and "connection" in detail:
+        where = f" at {detail['address']}" if detail.get("address") else ""
+        return f"adb says {detail['connection']}{where}" if detail["connection"] != "gone" else "adb lists it no more"
+    if event.kind in ("leased", "released", "freed") and "holder" in detail:
+        why = f": {detail['reason']}" if detail.get("reason") else ""
+        return f"{str(detail['holder']).replace(':', ' ')}{why}"
+    if event.kind == "fingerprint":
+        return "first measured" if detail.get("from") is None else "measured anew: its facts have changed"
+    if event.kind == "clock" and "skew_s" in detail:
+        return f"{words.quantity(detail['skew_s'], 's')} off the host's"
     if event.kind == "health" and "health" in detail:
         by = f", by {detail['by']}" if detail.get("by") else ""
         return f"{detail['health']}: {detail.get('reason') or 'no reason given'}{by}"
-    if event.kind == "lease" and "what" in detail:
-        return f"{detail['what']}: {detail.get('holder', '')}"
-    if event.kind == "reboot":
-        return f"started anew, boot {str(detail.get('boot_id') or 'unknown')[:8]}"
+    if event.kind == "rebooted":
+        return f"boot {str(detail.get('boot_id') or 'unknown')[:8]}"
     return ", ".join(f"{key}: {value}" for key, value in detail.items())
 
 

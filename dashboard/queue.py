@@ -11,7 +11,7 @@ from fastapi import APIRouter, Form, Query
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from dashboard import signs
+from dashboard import signs, words
 from dashboard.house import MAX_ID, House
 from dashboard.signs import Sign
 from farm.domain.devices import Availability
@@ -19,6 +19,7 @@ from farm.domain.selector_terms import quoted
 from farm.store.reads import bundles as bundle_reads
 from farm.store.reads import devices as device_reads
 from farm.store.reads import runs as run_reads
+from farm.store.reads.bundles import SuiteRow
 from farm.work import submit
 from farm.work.submit import Matching, Preview, Refused, RunRequest
 
@@ -47,6 +48,16 @@ class Draft:
     title: str = ""
     mode: str = "each"
     key: str = ""
+
+
+def suite_words(suite: SuiteRow) -> str:
+    """What a suite asks for: `needs vulkan · starts at 45 °C or cooler · at most 10 min`."""
+    parts = (
+        f"needs {suite.needs}" if suite.needs else "",
+        f"starts at {suite.max_temperature_c:g}{words.THIN}°C or cooler" if suite.max_temperature_c is not None else "",
+        f"at most {words.duration(suite.limit_s)}" if suite.limit_s is not None else "",
+    )
+    return " · ".join(filter(None, parts))
 
 
 def preview_view(preview: Preview) -> dict[str, object]:
@@ -87,6 +98,7 @@ def add(routes: APIRouter, house: House) -> None:
             "pack": pack,
             "draft": replace(draft, key=draft.key or secrets.token_hex(16)),
             "classes": CLASSES,
+            "suite_words": suite_words,
             "chips": [("*", len(facts)), *sorted(chips.items())][:14],
             "refusal": refusal,
             "preview": preview_view(shown) if shown else None,

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from dashboard import signs
 from dashboard.errors import PageError, gone
 from dashboard.house import MAX_ID, House
-from dashboard.measured import groups, stage_table
+from dashboard.measured import facts, groups, stage_table
 from dashboard.signs import Sign
 from dashboard.timeline import timeline
 from farm.domain.outcomes import MEANING, Blame, Outcome
@@ -55,6 +55,7 @@ def view(detail: RunDetail) -> dict[str, object]:
     """Everything that the template shows of a run."""
     attempts = [attempt for job in detail.jobs for attempt in job.attempts]
     sign, words = answer(detail)
+    order = [column.device.id for column in detail.matrix.columns if column.device]
     trouble = [a for a in attempts if a.retried or is_farm_trouble(a.outcome)]
     counted = [a for a in attempts if not a.retried]
     return {
@@ -68,7 +69,8 @@ def view(detail: RunDetail) -> dict[str, object]:
         "attempts": [(job, attempt, attempt_sign(attempt)) for job, attempt in _with_jobs(detail.jobs, counted)],
         "trouble": [(attempt, attempt_sign(attempt)) for attempt in trouble],
         "timeline": timeline(attempts, detail.temperatures, detail.at),
-        "groups": groups(detail.measurements, [c.device.id for c in detail.matrix.columns if c.device]),
+        "groups": groups(detail.measurements, order),
+        "facts": facts(detail.measurements, order),
         "stages": stage_table(detail.stages),
         "failed_jobs": [job for job in detail.jobs if job.outcome not in (None, Outcome.PASSED.value)],
     }

@@ -61,6 +61,13 @@ def event(session: Session, device_id: int, at: datetime, kind: str, detail: Map
     session.add(tables.DeviceEvent(device_id=device_id, at=at, kind=kind, detail=dict(detail)))
 
 
+def note_temperature(session: Session, row: tables.Device, celsius: float | None, now: datetime) -> None:
+    """A reading: the device's newest one and a point of its curve. None ("not measured") makes no point."""
+    row.temperature_c, row.readiness_at = celsius, now
+    if celsius is not None:
+        event(session, row.id, now, "temperature", {"celsius": round(celsius, 2)})
+
+
 def set_health(
     session: Session,
     device_id: int,

@@ -86,7 +86,7 @@ class Step:
         touch(session, "attempt", self.id, at=now, run_id=self.run.id, device_id=self.attempt.device_id)
 
     def note_temperature(self, celsius: float | None) -> None:
-        """What the step measured belongs to the device's curve too; None: it was not measured, which changes nothing."""
+        """What the step measured belongs to the device's curve too; None ("not measured") changes nothing."""
         if celsius is None:
             return
         with self.work.db.session() as session:

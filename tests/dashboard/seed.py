@@ -141,8 +141,8 @@ def _history(session: Session, row: t.Device, now: datetime) -> None:
     def event(at: datetime, kind: str, **detail: Any) -> None:
         session.add(t.DeviceEvent(device_id=row.id, at=at, kind=kind, detail=detail))
 
-    event(now - timedelta(hours=7), "connection", **{"from": "gone", "to": row.connection})
-    event(now - timedelta(hours=6, minutes=58), "reboot", boot_id=row.boot_id)
+    event(now - timedelta(hours=7), "connection", connection=row.connection, address=row.address)
+    event(now - timedelta(hours=6, minutes=58), "rebooted", boot_id=row.boot_id)
     if row.health == "bad":
         event(now - timedelta(minutes=50), "health", health="bad", reason=row.health_reason, by="farm")
     if row.temperature_c is not None:

@@ -130,7 +130,7 @@ def test_hostile_names_stay_text_everywhere(own_site: Site) -> None:
         session.execute(update(t.Stage).values(name=evil[:100]))
         session.execute(update(t.Artifact).where(t.Artifact.name == "runner.log").values(name=evil))
         session.execute(update(t.Fingerprint).values(facts={evil: {evil: evil}}))
-        session.execute(update(t.DeviceEvent).where(t.DeviceEvent.kind == "reboot").values(detail={"boot_id": evil}))
+        session.execute(update(t.DeviceEvent).where(t.DeviceEvent.kind == "rebooted").values(detail={"boot_id": evil}))
         session.execute(
             update(t.Device)
             .where(t.Device.name == "husky-v1")
