@@ -60,7 +60,7 @@ class Gate:
         if self._records >= MAX_RECORDS:
             raise Refused(f"more than {MAX_RECORDS} records")
         device = fields.get("device")
-        if device is not None and device not in self.devices:
+        if device is not None and (not isinstance(device, str) or device not in self.devices):
             raise Refused(f"device {str(device)[:100]!r} is not leased to this attempt")
         try:
             checked = check(self, fields)
@@ -131,11 +131,11 @@ class Gate:
         }
 
     def _series(self, fields: Mapping[str, Any]) -> Fields:
-        times, values = [_finite(t) for t in fields["t"]], [_finite(v) for v in fields["v"]]
+        times, values = [_finite(t) for t in fields["t"]], [_finite(v) for v in fields["values"]]
         if len(times) != len(values) or not times or len(times) > MAX_VALUES:
             raise ValueError(f"a series chunk has 1 to {MAX_VALUES} times and as many values")
         found = {"device": self._device(fields), "name": _name(fields["name"]), "unit": _name(fields["unit"], 40)}
-        return {**self._maybe_test(fields), **found, "t": times, "v": values}
+        return {**self._maybe_test(fields), **found, "t": times, "values": values}
 
     def _stage(self, fields: Mapping[str, Any]) -> Fields:
         duration = _finite(fields["dur_s"])

@@ -31,7 +31,7 @@ class Series:
     def flush(self) -> None:
         """Send what is pending."""
         if self._values:
-            self._bench.record("series", name=self._name, unit=self._unit, t=self._times, v=self._values)
+            self._bench.record("series", name=self._name, unit=self._unit, t=self._times, values=self._values)
             self._times, self._values = [], []
 
 

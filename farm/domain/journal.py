@@ -16,7 +16,7 @@ not know and keep records of kinds that they do not know.
 | test_start  | test                                                                                                |
 | test_end    | test, outcome (TestOutcome), duration_s, message?, detail? (bounded text), cause? (Outcome)         |
 | measurement | test, device, name, unit, better, values, marks, labels                                             |
-| series      | test?, device, name, unit, t [s, mono], v                                                           |
+| series      | test?, device, name, unit, t [s, mono], values                                                      |
 | stage       | test?, device, name, began (mono), dur_s, counters {}                                               |
 | incident    | test?, device, class, summary, evidence (bounded text), artifact?                                   |
 | artifact    | test?, device?, name, path (below the attempt's folder), bytes, sha256, media_type                  |

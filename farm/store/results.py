@@ -153,9 +153,9 @@ def _measurement(scene: _Scene, record: Record) -> None:
 
 def _series(scene: _Scene, record: Record) -> None:
     fields = record.fields
-    moments, values = fields["t"], fields["v"]
+    moments, values = fields["t"], fields["values"]
     if not moments or len(moments) != len(values):
-        raise ValueError("t and v must be lists of one length")
+        raise ValueError("t and values must be lists of one length")
     shift = record.wall - record.mono  # the journal's own clock, as it stood when the record was written
     pairs = [(float(t) + shift, float(v)) for t, v in zip(moments, values, strict=True)]
     packed = b"".join(struct.pack("<dd", t, v) for t, v in pairs)

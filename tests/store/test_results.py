@@ -63,7 +63,7 @@ JOURNAL = (
     record(3, Kind.MEASUREMENT, test="a.py::x", device="s", name="decode", unit="tok/s", better="higher",
            values=[1.0, 2.0], marks=[None, "throttled"], labels={"model": "tiny"}),
     record(4, Kind.STAGE, test="a.py::x", device="s", name="prefill", began=101.0, dur_s=0.5, counters={"tokens": 8}),
-    record(5, Kind.SERIES, device="s", name="temperature", unit="°C", t=[100.0, 101.0], v=[30.0, 31.5]),
+    record(5, Kind.SERIES, device="s", name="temperature", unit="°C", t=[100.0, 101.0], values=[30.0, 31.5]),
     record(6, Kind.INCIDENT, device="s", **{"class": "crash"}, summary="SIGSEGV", evidence="*** ***"),
     record(7, Kind.FINGERPRINT, device="s", facts={"cpu": "x", "nan": float("nan")}),
     record(8, Kind.TEST_END, test="a.py::x", outcome="failed", duration_s=1.5, message="boom", cause="crashed"),
