@@ -45,7 +45,7 @@ class Board:
                 self._channel.send({"op": "data-size-set", "error": self._resize(message)})
 
     async def _boot(self) -> None:
-        command = inner_command(python_command("virtual.android.system", *self._os_arguments))
+        command = inner_command(python_command("virtual.android.system", *self._os_arguments, program="adbd"))
         self._system = await asyncio.create_subprocess_exec(*command, pass_fds=self._os_fds)
         self._channel.send({"op": "up"})
         code = await self._system.wait()

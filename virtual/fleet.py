@@ -8,6 +8,7 @@ stop(Path("/var/tmp/phones"), running.serial)
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -53,9 +54,6 @@ def start(
     limiter: str | None = None,
 ) -> Running:
     """Starts a device and returns when `adb connect` to its address would work. One that runs already is returned."""
-    from virtual import android, hardware, sandbox  # noqa: F401  (only a start needs them)
-    from virtual.android.names import SERVICE_NAMES
-
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,40}", serial) or serial.startswith("."):
         raise FleetError(f"serial {serial!r} must be 1 to 40 letters, digits, '_', '.' or '-'")
     if not 0.01 <= time_scale <= 10_000:
@@ -63,7 +61,20 @@ def start(
     folder = Path(dir).resolve() / serial
     if len(str(folder / "control.sock")) > SOCKET_PATH_MAX:
         raise FleetError(f"{folder} is too long a path for a socket; use a shorter --dir")
-    for one in running(dir):
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f".{serial}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two starts of one serial: the second finds the first one's device
+        return _start_locked(profile, folder, port, time_scale, data_mb, limiter)
+
+
+def _start_locked(
+    profile: str, folder: Path, port: int | None, time_scale: float, data_mb: int | None, limiter: str | None
+) -> Running:
+    from virtual import hardware, sandbox
+    from virtual.android.names import SERVICE_NAMES
+
+    serial = folder.name
+    for one in running(folder.parent):
         if one.serial == serial:
             return Running(one.serial, one.address, one.pid, one.dir, one.profile, already_running=True)
     try:

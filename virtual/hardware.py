@@ -131,7 +131,7 @@ class Hardware:
 
     def _write_description(self) -> None:
         (self.folder / "hardware").mkdir(exist_ok=True)
-        (self.folder / "hardware" / "profile.json").write_text(profiles.to_json(self.profile))
+        (self.folder / "hardware" / "profile.json").write_text(profiles.to_json(profiles.without_trips(self.profile)))
         device = {
             "serial": self.config.serial,
             "limiter": self.limiter.name,

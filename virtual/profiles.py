@@ -182,6 +182,13 @@ def to_json(profile: Profile) -> str:
     return json.dumps(dataclasses.asdict(profile))
 
 
+def without_trips(profile: Profile) -> Profile:
+    """What the device itself may know: not where it throttles, as suites are to find that out."""
+    governor = dataclasses.replace(profile.thermal.governor, trips=[])
+    thermal = dataclasses.replace(profile.thermal, governor=governor, status_thresholds_c=[])
+    return dataclasses.replace(profile, thermal=thermal)
+
+
 def from_json(text: str) -> Profile:
     """The inverse of `to_json`."""
     return typing.cast(Profile, _from_plain(Profile, json.loads(text)))

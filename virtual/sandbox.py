@@ -18,6 +18,8 @@ HARDWARE = "/mnt/vendor/hardware"
 """What the hardware shows to the operating system: profile.json, state.json, proc/."""
 SYSTEM_BIN = "/system/bin"
 PROC_OVERLAYS = {"boot_id": "sys/kernel/random/boot_id", "cpuinfo": "cpuinfo", "meminfo": "meminfo", "uptime": "uptime"}
+PROGRAMS = ("adbd", "zygote64")
+"""Names of our own processes inside."""
 SHELL_UID = 2000
 """Android's `shell` user."""
 
@@ -91,7 +93,7 @@ def build_system(folder: Path, services: list[str], toybox_tools: list[str]) -> 
         name: os.path.realpath(found) for name in FALLBACK_TOOLS if name not in links and (found := shutil.which(name))
     }
     links |= {"sh": tool("mksh"), "mksh": tool("mksh"), "toybox": tool("toybox")}
-    links |= dict.fromkeys(services, "service-client")
+    links |= dict.fromkeys(services, "service-client") | dict.fromkeys(PROGRAMS, interpreter())
     for name, target in links.items():
         link = binaries / name
         if not link.is_symlink():
@@ -121,7 +123,8 @@ def _merged_usr() -> list[str]:
 
 def _code() -> list[str]:
     here = Path(__file__).parent
-    arguments = ["--ro-bind", str(here), f"{CODE}/virtual"]
+    # The profiles stay outside: a suite must not read where its device throttles.
+    arguments = ["--ro-bind", str(here), f"{CODE}/virtual", "--tmpfs", f"{CODE}/virtual/profiles"]
     arguments += ["--ro-bind", str(here.parent / "farm" / "adb" / "wire"), f"{CODE}/farm/adb/wire"]
     elftools = find_spec("elftools")
     if elftools is not None and elftools.origin is not None:
@@ -132,10 +135,14 @@ def _code() -> list[str]:
     return arguments
 
 
-def python_command(module: str, *arguments: str) -> list[str]:
-    """Runs `module.main()` of the device's code inside the sandbox, isolated from any environment."""
+def python_command(module: str, *arguments: str, program: str | None = None) -> list[str]:
+    """Runs `module.main()` of the device's code inside the sandbox, isolated from any environment.
+
+    `program`: name in /system/bin under which `ps` shall show it.
+    """
     start = f"import sys; sys.path.insert(0, {CODE!r}); from {module} import main; main()"
-    return [interpreter(), "-I", "-S", "-c", start, *arguments]
+    python = interpreter() if program is None else f"{SYSTEM_BIN}/{program}"
+    return [python, "-I", "-S", "-c", start, *arguments]
 
 
 #: The kernel's own switches ask for the caller's user id on the host, which may be root: read-only for what runs here.

@@ -50,6 +50,13 @@ def test_a_wrong_profile_is_refused_with_file_line_and_suggestion(
     assert str(path) in str(caught.value)
 
 
+def test_a_device_does_not_know_where_it_throttles() -> None:
+    inside = profiles.from_json(profiles.to_json(profiles.without_trips(profiles.load("pixel-8-pro"))))
+    assert inside.thermal.governor.trips == []
+    assert inside.thermal.status_thresholds_c == []
+    assert inside.thermal.zones
+
+
 def test_an_unknown_profile_names_the_known_ones() -> None:
     with pytest.raises(profiles.ProfileError, match="dimensity-9300, pixel-8-pro, rk3568"):
         profiles.load("pixel-9")

@@ -36,6 +36,14 @@ def test_properties_are_those_of_the_profile_and_say_virtual(phone: fleet.Runnin
     assert (refused.returncode, b"Failed to set property" in refused.stderr) == (1, True)
 
 
+def test_no_file_of_a_device_tells_where_it_throttles(board: fleet.Running, adb_server: AdbServer) -> None:
+    found = adb_server.shell(
+        board, "grep -rl capacity_factor:.0.3 /apex /mnt /system/etc /sys 2>/dev/null", check=False
+    )
+    assert found == ""
+    assert adb_server.shell(board, "ls /apex/virtual/virtual/profiles") == ""
+
+
 def test_a_phone_has_a_battery_and_a_board_has_none(
     phone: fleet.Running, board: fleet.Running, adb_server: AdbServer
 ) -> None:

@@ -63,7 +63,7 @@ class ZygoteSpawner:
         """Starts the zygote; without it there is no system, so its end ends us."""
         self._channel, theirs = Channel.pair()
         fds = [theirs.fileno(), *self._cgroup_fds]
-        command = python_command("virtual.android.zygote", *map(str, fds))
+        command = python_command("virtual.android.zygote", *map(str, fds), program="zygote64")
         process = await asyncio.create_subprocess_exec(*command, pass_fds=fds, stdin=asyncio.subprocess.DEVNULL)
         theirs.close()
         self.pid = process.pid
