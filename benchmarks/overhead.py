@@ -31,6 +31,7 @@ sys.path.insert(0, str(ROOT))
 
 from farm.cli import processes  # noqa: E402
 from farm.cli.client import connect  # noqa: E402
+from farm.cli.demo_parts import Parts  # noqa: E402
 from farm.cli.output import parse_time  # noqa: E402
 from farm.cli.upload import send_bundle, send_pack  # noqa: E402
 from farm.settings import Settings, choose_adb_port, load  # noqa: E402
@@ -116,17 +117,24 @@ class Bench:
         return folder
 
     def calibrate(self, seconds: float) -> None:
-        """Choose the repetitions so that the workload takes about `seconds`."""
+        """Choose the repetitions so that the workload takes about `seconds` in the engine itself."""
         self.prepare()
-        one = self.work | {"tests": 1, "repeat": 8}
-        with tempfile.TemporaryDirectory() as out:
-            arguments = [self.adb[-1], self.address, str(self.bundle), json.dumps(one), out]
-            began = time.monotonic()
-            subprocess.run(
-                [sys.executable, str(HERE / "overhead_bare" / "run.py"), *arguments], check=True, timeout=600
-            )
-            each = (time.monotonic() - began) / 9
+        for name in ("bin/x86_64/farm-engine", self.work["model"]):
+            line = [*self.adb, "-s", self.address, "push", str(self.bundle / name), f"/data/local/tmp/overhead/{name}"]
+            subprocess.run(line, capture_output=True, timeout=120, check=True)
+        few, many = self._engine_seconds(2), self._engine_seconds(10)
+        each = max(0.01, (many - few) / 8)
         self.work["repeat"] = max(1, round(seconds / self.work["tests"] / each) - 1)
+
+    def _engine_seconds(self, repeat: int) -> float:
+        root, work = "/data/local/tmp/overhead", self.work
+        began = time.monotonic()
+        self.shell(
+            f"{root}/bin/x86_64/farm-engine --model {root}/{work['model']} --events - --threads 1 --ctx 512 "
+            f"--ignore-eos --prompt-tokens {work['prompt_tokens']} --n-predict {work['n_predict']} "
+            f"--repeat {repeat} > /dev/null"
+        )
+        return time.monotonic() - began
 
 
 def main() -> int:
@@ -163,6 +171,7 @@ def _run(folder: Path, seconds: float, rounds: int) -> dict[str, Any]:
     finally:
         processes.stop_server(settings)
         _python("virtual", "stop", "--all", "--dir", virtual)
+        Parts(settings).stop_adb()
         subprocess.run([*bench.adb, "kill-server"], capture_output=True, timeout=30)
     bare, farm = median(bench.times["bare"]), median(bench.times["farm"])
     return {

@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
+from sqlalchemy import select
 
 import dashboard.context
 import dashboard.errors
@@ -34,6 +35,7 @@ from farm.store.bundles import import_pack
 from farm.store.db import Database
 from farm.store.logs import read_log
 from farm.store.people import Principal, Scope, TokenKind
+from farm.store.tables import Lease
 from farm.work.host import HostWork
 from farm.work.settings import WorkSettings
 
@@ -80,7 +82,7 @@ def build(settings: Settings, *, work: bool = True) -> Farm:
         finally:
             app.state.stopping.set()
             if host is not None:
-                await asyncio.to_thread(host.stop)
+                await asyncio.to_thread(_stop, host, db)
             await asyncio.to_thread(db.close)
 
     app = FastAPI(
@@ -102,6 +104,13 @@ def build(settings: Settings, *, work: bool = True) -> Farm:
 def _host_work(settings: Settings, context: Context) -> HostWork:
     chosen = WorkSettings(host=settings.host_name, adb_port=choose_adb_port(settings))
     return HostWork(context.db, context.artifacts, settings.state, chosen, settings.inventory)
+
+
+def _stop(host: HostWork, db: Database) -> None:
+    """Runners live on, and with them the adb server that they use; without any it ends too."""
+    with db.read() as session:
+        idle = session.scalar(select(Lease.id).where(Lease.ended_at.is_(None)).limit(1)) is None
+    host.stop(adb_server=idle)
 
 
 def _add_routes(app: FastAPI, context: Context) -> None:

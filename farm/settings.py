@@ -17,13 +17,15 @@ from __future__ import annotations
 
 import os
 import socket
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 DEFAULT_PORT = 8765
-#: Where the farm's own adb server is looked for a free port; 5037 belongs to the desk, 5554-5585 to emulators.
-ADB_PORTS = range(5137, 5237)
+#: Where the farm's own adb server is looked for a free port; 5037 belongs to the desk, 5554-5585 to emulators. Each
+#: state folder begins at another place, so that two farms that start together do not take one server for their own.
+ADB_PORTS = range(20037, 28037)
 
 
 class SettingsError(ValueError):
@@ -126,11 +128,13 @@ def choose_adb_port(settings: Settings) -> int:
 
 
 def _remember(path: Path) -> int:
-    for port in ADB_PORTS:
+    first = zlib.crc32(os.fsencode(path))
+    for step in range(200):
+        port = ADB_PORTS[(first + step) % len(ADB_PORTS)]
         if port_is_free(port):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{port}\n")
             return port
     raise SettingsError(
-        f"no free port for the adb server in {ADB_PORTS.start}-{ADB_PORTS.stop - 1}: set FARM_ADB_PORT to a free one"
+        f"no free port for the adb server found in {ADB_PORTS.start}-{ADB_PORTS.stop - 1}: name one in FARM_ADB_PORT"
     )

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
 from farm.cli.errors import CliError
-from farm.cli.processes import end_group, last_line
+from farm.cli.processes import STOP_S, end_group, last_line, wait_until
 from farm.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -67,15 +68,24 @@ class Parts:
         self._python("stop", START_S, "virtual", "stop", "--all", "--dir", self._virtual)
 
     def stop_adb(self) -> None:
-        """Stop the farm's own adb server, which outlives the farm on purpose."""
-        spec = find_spec("adbutils")
-        port = self._settings.state / "adb" / "port"
-        if spec is None or spec.origin is None or not port.exists():
-            return
-        adb = Path(spec.origin).parent / "binaries" / "adb"
-        with suppress(OSError, subprocess.TimeoutExpired):
-            line = [str(adb), "-P", port.read_text().strip(), "kill-server"]
-            subprocess.run(line, capture_output=True, timeout=15, stdin=subprocess.DEVNULL)
+        """End the farm's own adb server, which outlives the farm while runners use it and refuses `kill-server`."""
+        try:
+            told = json.loads((self._settings.state / "adb" / "server.json").read_text())
+            pid, port = int(told["pid"]), str(told["port"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return  # none was ever started
+
+        def runs() -> bool:
+            """Whether that process is (still) that adb server, and no other program with its pid."""
+            try:
+                return f"-P {port} server".encode() in Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+            except OSError:
+                return False
+
+        if runs():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            wait_until(lambda: not runs(), STOP_S, f"the adb server (pid {pid}) to end")
 
     def interrupt(self) -> None:
         """End what is being built or started now, and let nothing more begin until `resume`."""

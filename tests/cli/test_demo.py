@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,11 @@ pytestmark = pytest.mark.usefixtures("engine_bin")  # built once for all tests
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Iterator[Path]:
+def state() -> Iterator[Path]:
     """The demo's state folder; whatever a failed test left running there is stopped."""
-    yield tmp_path / "demo"
-    folder = tmp_path / "demo"
-    farm("down", state=folder)
-    virtual = [sys.executable, "-m", "virtual", "stop", "--all", "--dir", str(folder / "virtual")]
-    subprocess.run(virtual, capture_output=True, timeout=120)
+    with tempfile.TemporaryDirectory(prefix="farm-") as folder:  # short: sockets lie in it
+        yield Path(folder)
+        farm("down", "--all", state=Path(folder))
 
 
 def demo(state: Path, *arguments: str) -> Done:

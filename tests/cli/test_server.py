@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from farm.cli import processes
-from farm.settings import load
+from farm.settings import load, port_is_free
 from tests.cli.conftest import Done, farm
 from tests.waiting import eventually
 
@@ -21,7 +21,7 @@ from tests.waiting import eventually
 def state(tmp_path: Path) -> Iterator[Path]:
     """A state folder whose server, if one is left, is stopped at the end."""
     yield tmp_path / "farm"
-    farm("down", state=tmp_path / "farm")
+    farm("down", "--all", state=tmp_path / "farm")
     processes.wait_until(lambda: processes.running_server(load({}, state=tmp_path / "farm")) is None, 60, "the end")
 
 
@@ -44,6 +44,7 @@ def test_a_farm_goes_up_and_down(state: Path) -> None:
     assert farm("devices", "--json", state=state).json()["devices"] == []
     assert farm("down", state=state).code == 0
     assert not (state / "server.json").exists()
+    assert port_is_free(int((state / "adb" / "port").read_text())), "the farm's adb server is still there"
     assert farm("devices", state=state).code == 2
     assert "No farm runs" in farm("down", state=state).err
 
