@@ -122,7 +122,8 @@ def test_a_closed_page_leaves_nothing_behind(served: Served) -> None:
     headers = {"Authorization": f"Bearer {served.token}"}
     with httpx.stream("GET", f"{served.origin}/api/events", headers=headers, timeout=60) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
-        next(answer.iter_lines())
+        lines = answer.iter_lines()  # kept: a forgotten iterator closes the stream
+        next(lines)
         mine = streams - before
         assert len(mine) == 1
     eventually(lambda: not streams & mine, what="the stream to be forgotten")
