@@ -41,6 +41,19 @@ def test_shell_gives_exit_codes_and_keeps_output_and_errors_apart(
     assert adb_server.run("-s", device.address, "shell", "kill -9 $$", check=False).returncode == 137
 
 
+def test_exec_in_hands_over_everything_before_the_command_ends(
+    virtual_device: StartVirtualDevice, adb_server: AdbServer
+) -> None:
+    device = virtual_device("rk3568")
+    data = random.Random(2).randbytes(3_000_000)
+    for number in range(5):
+        adb(adb_server, device, "exec-in", f"cat > /data/local/tmp/in{number}", input=data)
+        taken = f"sha256sum -b /data/local/tmp/in{number}"
+        eventually(lambda taken=taken: adb_server.shell(device, taken) == hashlib.sha256(data).hexdigest())
+    adb(adb_server, device, "exec-in", "sleep 1000", input=b"")
+    eventually(lambda: "sleep 1000" not in adb_server.shell(device, "ps -A -o ARGS"))
+
+
 def test_shell_takes_standard_input_to_its_end(virtual_device: StartVirtualDevice, adb_server: AdbServer) -> None:
     device = virtual_device("rk3568")
     data = random.Random(1).randbytes(3_000_000)

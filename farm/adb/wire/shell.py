@@ -2,7 +2,9 @@
 
 v2 frames are id (1 byte: 0 stdin, 1 stdout, 2 stderr, 3 exit, 4 close-stdin, 5 window size), little-endian length,
 data. The service string carries options: `shell,v2,TERM=xterm-256color,pty:COMMAND`. An empty command is a login
-shell. When the stream ends before the command does, its whole process group is killed.
+shell. When the stream ends before the command does, its whole process group is killed; without v2 and without a
+terminal the end of the stream is also the only end of input that the protocol has (`adb exec-in`), so the command
+first gets what was sent, its end of input, and a while to finish.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ CHUNK = 1 << 18
 F_SETPIPE_SZ = 1031
 KILL_GRACE_S = 0.25
 """Between SIGHUP and SIGKILL for a command whose client went away."""
+INPUT_ENDED_GRACE_S = 10.0
+"""For a command without v2 to finish after its client closed the stream."""
 _FRAME = struct.Struct("<BI")
 
 
@@ -217,6 +221,7 @@ class _Session:
         self._pipes = pipes
         self._process = process
         self._stdin_open = True
+        self._closed: set[int] = set()
 
     async def run(self) -> None:
         outputs = [asyncio.create_task(self._pump(Frame.STDOUT, self._pipes.stdout))]
@@ -227,16 +232,18 @@ class _Session:
         finished = asyncio.create_task(self._finish(outputs))
         try:
             await asyncio.wait({gone, finished}, return_when=asyncio.FIRST_COMPLETED)
-            if not finished.done():
+            if not finished.done() and not (self._end_ends_input and await self._finishes_after_input(feeder, outputs)):
                 await self._kill()
+        except asyncio.CancelledError:
+            self._signal(signal.SIGKILL)
+            raise
         finally:
             tasks = [*outputs, feeder, gone, finished]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            self._close_stdin(final=True)
-            for fd in {self._pipes.stdout, self._pipes.stderr} - {None}:
-                os.close(fd)  # type: ignore[arg-type]
+            self._close_stdin()
+            self._close_outputs()
 
     async def _finish(self, outputs: list[asyncio.Task[None]]) -> None:
         # As adbd does: output ends when nobody holds the pipes any more, not when the first process exits.
@@ -246,11 +253,36 @@ class _Session:
             status = code if code >= 0 else 128 - code
             await self._stream.write(_FRAME.pack(Frame.EXIT, 1) + bytes([status & 0xFF]))
 
+    @property
+    def _end_ends_input(self) -> bool:
+        return not self._request.protocol_v2 and not self._request.pty
+
+    async def _finishes_after_input(self, feeder: asyncio.Task[None], outputs: list[asyncio.Task[None]]) -> bool:
+        """Hand over what was received, end the input, and see whether the command ends by itself.
+
+        Nobody reads its output any more: writing it fails, as in a pipe whose reader left.
+        """
+        for task in outputs:
+            task.cancel()
+        await asyncio.gather(*outputs, return_exceptions=True)
+        self._close_outputs()
+        try:
+            async with asyncio.timeout(INPUT_ENDED_GRACE_S):
+                await asyncio.shield(feeder)
+                self._close_stdin()
+                await asyncio.shield(self._process.wait())
+        except TimeoutError:
+            return False
+        return True
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
     async def _kill(self) -> None:
         """Ends the command's process group and waits for its leader."""
         for number in (signal.SIGHUP, signal.SIGCONT, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, number)
+            self._signal(number)
             if number is signal.SIGCONT:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(asyncio.shield(self._process.wait()), KILL_GRACE_S)
@@ -313,7 +345,13 @@ class _Session:
             except OSError:  # the command closed its input; the rest of it is thrown away, as by a pipe
                 self._close_stdin()
 
-    def _close_stdin(self, final: bool = False) -> None:
+    def _close_outputs(self) -> None:
+        for fd in (self._pipes.stdout, self._pipes.stderr):
+            if fd is not None and fd not in self._closed:
+                self._closed.add(fd)
+                os.close(fd)
+
+    def _close_stdin(self) -> None:
         """Ends the command's input; a terminal stays open until the session ends."""
         if self._stdin_open and not self._request.pty:
             os.close(self._pipes.stdin)
