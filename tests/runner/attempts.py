@@ -83,13 +83,13 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Bundle:
-    """The reference engine with its tiny model, laid out once."""
+    """The reference engine with one of its models, laid out once."""
 
     folder: Path
     manifest: dict[str, Any]
 
     @classmethod
-    def make(cls, folder: Path, engine: Path, devtool: Path, models: Path) -> Bundle:
+    def make(cls, folder: Path, engine: Path, devtool: Path, models: Path, model: str = "tiny-q4_0") -> Bundle:
         path = write_bundle(
             folder,
             name="reference",
@@ -97,7 +97,7 @@ class Bundle:
             entry="farm-engine",
             abi="x86_64",
             programs={"farm-engine": engine, "farm-devtool": devtool},
-            models={"tiny-q4_0": models / "tiny-q4_0.gguf"},
+            models={model: models / f"{model}.gguf"},
         )
         return cls(folder, read_bundle(path.read_text()))
 
