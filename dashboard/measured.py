@@ -19,7 +19,7 @@ _DIRECTION = {
 _MARKS = {
     Mark.WARMUP.value: "warm-up",
     Mark.THROTTLED.value: "throttled",
-    Mark.DISTURBED.value: "disturbed by others on the host",
+    Mark.DISTURBED.value: "disturbed",  # by others on the host
     Mark.IMPLAUSIBLE.value: "implausible",
 }
 
@@ -66,7 +66,8 @@ def _group(name: str, unit: str, better: str, rows: Sequence[MeasurementRow]) ->
     reach = drawing.reach_of([(row.values, _middle(row)) for row in rows])
     reach_words = f"{100 * reach:g}{words.THIN}%"
     variants = _variants(rows)
-    views = tuple(_view(row, variant, reach) for row, variant in zip(rows, variants, strict=True))
+    ordered = sorted(zip(variants, range(len(rows)), rows, strict=True))  # devices keep their order in each variant
+    views = tuple(_view(row, variant, reach) for variant, _, row in ordered)
     return Group(name, unit, _DIRECTION.get(better, ""), reach_words, views)
 
 
@@ -127,12 +128,8 @@ def facts(measurements: Sequence[MeasurementRow], order: Sequence[int] = ()) -> 
             mark = next((m for m in row.marks if m), None)
             text = words.quantity(row.values[0], row.unit) + (f" ({_MARKS.get(mark, mark)})" if mark else "")
             cells.setdefault((name, variant), {})[row.device.id] = text
-    return FactTable(
-        tuple(devices.values()),
-        tuple(
-            (name, variant, tuple(found.get(d) for d in devices)) for (name, variant), found in sorted(cells.items())
-        ),
-    )
+    lines = tuple((*key, tuple(found.get(device) for device in devices)) for key, found in sorted(cells.items()))
+    return FactTable(tuple(devices.values()), lines)
 
 
 @dataclass(frozen=True, slots=True)

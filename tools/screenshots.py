@@ -23,7 +23,7 @@ from farm.cli.errors import CliError
 ROOT = Path(__file__).resolve().parent.parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
-WIDTH, HEIGHT = 1280, 800
+WIDTH, HEIGHT, README_HEIGHT = 1280, 800, 1120
 LIMIT_MS = 30_000
 
 
@@ -31,7 +31,7 @@ def ended_run(client: Client, wanted: int | None) -> dict[str, Any]:
     """The run that is shown: the wanted one, else the newest that has ended with measurements."""
     if wanted is not None:
         return dict(client.get(f"/api/runs/{wanted}"))
-    rows = client.get("/api/runs?state=ended&limit=50")["rows"]
+    rows = client.get("/api/runs?state=ended&limit=50")["runs"]
     for row in rows:
         detail = dict(client.get(f"/api/runs/{row['id']}"))
         if detail["measurements"]:
@@ -57,6 +57,10 @@ def shoot(browser: Browser, client: Client, theme: str, wanted: dict[str, str], 
         target = out / f"{name}-{theme}.png"
         page.screenshot(path=target, full_page=True, animations="disabled")
         print(target)
+        if name == "run" and theme == "light":  # the README's: what one sees without scrolling far
+            page.set_viewport_size({"width": WIDTH, "height": README_HEIGHT})
+            page.screenshot(path=out / "run.png", animations="disabled")
+            page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
     context.close()
 
 
@@ -83,7 +87,6 @@ def main() -> int:
         for theme in ("light", "dark"):
             shoot(browser, client, theme, wanted, options.out)
         browser.close()
-    shutil.copyfile(options.out / "run-light.png", options.out / "run.png")
     return 0
 
 
