@@ -134,6 +134,16 @@ def expire(session: Session, now: datetime, *, trust_heartbeat: bool) -> list[tu
     return expired
 
 
+def any_over(session: Session, now: datetime) -> bool:
+    """Whether `expire` could have anything to do: a look that takes no write lock."""
+    query = select(tables.Lease.id).where(
+        tables.Lease.released_at.is_(None),
+        tables.Lease.ended_at.is_(None),
+        or_(tables.Lease.ends_at <= now, tables.Lease.heartbeat_by <= now),
+    )
+    return session.scalar(query.limit(1)) is not None
+
+
 def still_mine(session: Session, attempt_id: int, token: int) -> bool:
     """Whether the attempt still holds its device under this token, unreleased."""
     lease = of_attempt(session, attempt_id, token)

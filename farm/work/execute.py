@@ -203,12 +203,19 @@ def write_attempt(step: Step, limits: dict[str, float], finished: list[str]) -> 
         "params": request.get("params", {}),
         "limits": limits,
         "locks_dir": str(step.work.locks_dir),
-        "measure_slots": step.work.settings.measure_slots,
+        "measure_slots": _measure_slots(step),
         "fence_s": FENCE.total_seconds(),
     }
     partial = step.folder / "attempt.json.part"
     partial.write_text(json.dumps(body, indent=1))
     partial.replace(step.folder / "attempt.json")
+
+
+def _measure_slots(step: Step) -> int:
+    """How many measuring tests may run at once on this host: as the inventory says, else as the settings do."""
+    with step.work.db.read() as session:
+        host = session.get_one(tables.Host, step.attempt.host)
+        return int(host.info.get("measure_slots") or step.work.settings.measure_slots)
 
 
 def _pack_dir(step: Step) -> Any:

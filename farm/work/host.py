@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import time
 from pathlib import Path
+from typing import IO
 
 from farm.store.artifacts import ArtifactStore
 from farm.store.db import Database
@@ -11,6 +14,10 @@ from farm.work.context import Work
 from farm.work.planner import Planner
 from farm.work.settings import WorkSettings
 from farm.work.workflows import Workflows
+
+
+class AlreadyRunning(RuntimeError):
+    """Another process does this host's work in the same state folder."""
 
 
 class HostWork:
@@ -25,14 +32,33 @@ class HostWork:
         self.workflows = Workflows(self.work)
         self.agent = Agent(self.work, inventory, repair=self.workflows.repair)
         self.planner = Planner(db, settings, self.workflows.enqueue)
+        self._lock: IO[str] | None = None
 
     def start(self) -> None:
-        """The database must be migrated. Raises AdbError when no adb server can be had."""
+        """The database must be migrated. Raises AdbError when no adb server can be had, AlreadyRunning."""
+        self._own(wait_s=10.0)
         for folder in ("attempts", "locks", "packs", "stamps", "dirty"):
             (self.work.state / folder).mkdir(parents=True, exist_ok=True)
         self.agent.start()
         self.workflows.launch()
         self.planner.start()
+
+    def _own(self, wait_s: float) -> None:
+        """One farm per state folder: the lock is the process's and ends with it, however it ends."""
+        self.work.state.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.work.state / "host.lock").open("a")
+        end = time.monotonic() + wait_s  # the one before may just be going
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError:
+                if time.monotonic() >= end:
+                    self._lock.close()
+                    raise AlreadyRunning(
+                        f"another farm works in {self.work.state}: stop it (farm down), or name another state folder"
+                    ) from None
+                time.sleep(0.1)
 
     def stop(self, *, adb_server: bool = False) -> None:
         """Attempts under way are left as they are and taken up after the next start; runners live on."""
@@ -42,3 +68,5 @@ class HostWork:
             stream.stop()
         self.agent.stop(adb_server=adb_server)
         self.workflows.stop()
+        if self._lock is not None:
+            self._lock.close()

@@ -93,7 +93,9 @@ class InventoryKeeper:
             self.current = found
             ensure_host(session, self._host)
             for name in {*found.hosts, *(d.host for d in found.devices if d.host)}:
-                ensure_host(session, name)
+                host = ensure_host(session, name)
+                slots = found.hosts[name].measure_slots if name in found.hosts else None
+                host.info = {**host.info, "measure_slots": slots}
             rows = {row.serial: row for row in session.scalars(select(tables.Device))}
             for entry in found.devices:
                 if entry.serial not in rows:

@@ -15,8 +15,8 @@ class WorkSettings:
     pushes: int = 4  # big pushes at a time
     heartbeat_every_s: float = 2.0  # host and device sightings
     renew_every_s: float = 8.0  # leases: a third of farm.domain.leases.FENCE
-    health_every_s: float = 15.0  # a whole health check of an idle device
-    busy_health_every_s: float = 30.0  # and of one that works: a look costs it some of its time
+    health_every_s: float = 5.0  # a whole health check of an idle device
+    busy_health_every_s: float = 20.0  # and of one that works: a look costs it some of its time
     online_wait_s: float = 30.0  # a step waits so long for a device that is briefly away
     clean_wait_s: float = 45.0  # and cleaning so long, before quarantine
     clean_limit_s: float = 60.0
@@ -28,4 +28,4 @@ class WorkSettings:
     runner_starts: int = 3  # how often a runner that died is started again in one attempt
     runner_exit_s: float = 30.0  # after its last record, or after a cancel, a runner has so long to go
     journal_poll_s: float = 0.15
-    queue_poll_s: float = 0.05
+    queue_poll_s: float = 0.25  # each look costs a millisecond or two of a core that measures

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select, update
+from sqlalchemy.orm import Session
 
 from farm.adb.device import Device
 from farm.adb.errors import AdbError
@@ -22,7 +23,7 @@ from farm.evidence import props as evidence
 from farm.store import devices, tables
 from farm.store.bus import touch
 from farm.work.context import Work
-from farm.work.inventory import InventoryKeeper, new_device
+from farm.work.inventory import InventoryKeeper, ensure_host, new_device
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,18 @@ class Sightings:
                     devices.set_connection(session, row, connection_of(entry.state), None, now)
                 elif entry not in strangers and seen[entry.address].device_id == row.id:
                     devices.set_connection(session, row, Connection.ONLINE, None, now)
+            self._unidentified(session, [e for e in entries if e.state != "device" and e.address not in seen])
         return strangers
+
+    def _unidentified(self, session: Session, entries: Sequence[AdbEntry]) -> None:
+        """Devices that adb lists and that cannot say who they are (unauthorized, offline): shown with their host."""
+        asked = select(tables.Device.address).where(tables.Device.host == self._work.settings.host)
+        known = set(session.scalars(asked))
+        found = [{"address": e.address, "state": e.state} for e in entries if e.address not in known]
+        host = ensure_host(session, self._work.settings.host)
+        if host.info.get("unidentified", []) != found:
+            host.info = {**host.info, "unidentified": found}
+            touch(session, "host", host.name, at=self._work.db.now(session))
 
     def identify(self, entry: AdbEntry) -> int | None:
         """Ask who answers at the address and write that down; None when it does not say."""

@@ -34,6 +34,7 @@ class Watch:
         self._work = work
         self._failures: dict[int, int] = {}
         self._quarantines: dict[int, int] = {}
+        self._skewed: set[int] = set()
 
     def look(self, device_id: int) -> None:
         """A health check of an online device, written down; a suspect that is fine again is good again."""
@@ -58,8 +59,14 @@ class Watch:
         devices.note_temperature(session, row, report.temperature_c, now)
         row.battery_pct, row.has_battery = report.battery_pct, report.has_battery
         row.boot_completed, row.boot_id = report.boot_completed, report.boot_id or row.boot_id
-        if report.clock_skew_s is not None and abs(report.clock_skew_s) > CLOCK_SKEW_S:
-            devices.event(session, row.id, now, "clock", {"skew_s": round(report.clock_skew_s, 1)})
+        self._mind_clock(session, row, report.clock_skew_s)
+
+    def _mind_clock(self, session: Session, row: tables.Device, skew_s: float | None) -> None:
+        """A clock that is wrong is told once, not at every look."""
+        wrong = skew_s is not None and abs(skew_s) > CLOCK_SKEW_S
+        if wrong and row.id not in self._skewed:
+            devices.event(session, row.id, self._work.db.now(session), "clock", {"skew_s": round(skew_s or 0.0, 1)})
+        (self._skewed.add if wrong else self._skewed.discard)(row.id)
 
     def _judge(self, session: Session, row: tables.Device, report: health.HealthReport) -> None:
         now = self._work.db.now(session)

@@ -20,7 +20,7 @@ def main(state: Path, adb_port: int) -> None:
 
     logging.basicConfig(filename=state / "farm.log", level=logging.INFO)
     settings = WorkSettings(
-        adb_port=adb_port, health_every_s=1.0, planner_tick_s=0.5, online_wait_s=8.0, clean_wait_s=8.0, give_up_s=40.0
+        adb_port=adb_port, health_every_s=1.0, planner_tick_s=0.5, online_wait_s=8.0, clean_wait_s=8.0, give_up_s=30.0
     )
     db = Database(sqlite_url(state / "farm.sqlite"))
     host = HostWork(db, ArtifactStore(state / "artifacts"), state, settings, state / "devices.yaml")

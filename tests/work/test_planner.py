@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -169,3 +170,32 @@ def test_the_loop_wakes_when_a_run_is_submitted_and_when_a_device_becomes_free(f
         eventually(lambda: queue.attempts == [1, 2])
     finally:
         planner.stop()
+
+
+def test_many_planners_at_once_start_every_job_once_and_no_device_twice(farm: Database) -> None:
+    """There is one planner, but nothing breaks when a second one is still running."""
+    for n in range(3, 7):
+        add_device(farm, f"d{n}")
+    for _ in range(8):
+        start_run(farm, mode="any")
+    planners = [Planner(farm, SETTINGS, Queue()) for _ in range(4)]
+    errors: list[BaseException] = []
+
+    def plan_on(planner: Planner) -> None:
+        try:
+            for _ in range(5):
+                planner.once()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=plan_on, args=(planner,)) for planner in planners]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert errors == []
+    with farm.read() as session:
+        held = leases.open_leases(session)
+        attempts = session.scalars(select(tables.Attempt)).all()
+    assert sorted(lease.device_id for lease in held) == [1, 2, 3, 4, 5, 6]
+    assert len({a.job_id for a in attempts}) == len(attempts) == 6

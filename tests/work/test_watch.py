@@ -1,0 +1,161 @@
+"""Health, heartbeats and what was left undone: doubted, quarantined, looked at again, freed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from farm.adb import health
+from farm.adb.health import HealthReport
+from farm.domain.devices import Availability, availability
+from farm.store import devices, leases, tables
+from farm.store.artifacts import ArtifactStore
+from farm.store.bus import prune, touch
+from farm.store.db import Database
+from farm.work.clean import dirty_file
+from farm.work.context import Work
+from farm.work.heart import Heart
+from farm.work.host import AlreadyRunning, HostWork
+from farm.work.settings import WorkSettings
+from farm.work.watch import BAD_AFTER, Watch
+from tests.work.factories import add_device
+
+OK = HealthReport(ok=True, boot_id="b", boot_completed=True, temperature_c=31.0, has_battery=False)
+ILL = HealthReport(ok=False, problems=["the system server does not answer"])
+
+
+@pytest.fixture
+def work(db: Database, store: ArtifactStore, tmp_path: Path) -> Work:
+    add_device(db, "d1")
+    return Work(db, tmp_path, store, WorkSettings(renew_every_s=0.0))
+
+
+def look(work: Work, monkeypatch: pytest.MonkeyPatch, report: HealthReport, times: int = 1) -> tables.Device:
+    monkeypatch.setattr(health, "check", lambda _device: report)
+    watch = Watch(work)
+    for _ in range(times):
+        watch.look(1)
+    with work.db.read() as session:
+        return session.get_one(tables.Device, 1)
+
+
+def test_one_bad_look_is_nothing_two_are_doubt_and_many_are_quarantine(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert look(work, monkeypatch, ILL).health == "good"
+    doubted = look(work, monkeypatch, ILL, 2)
+    assert (doubted.health, doubted.health_reason) == ("suspect", "the system server does not answer")
+    bad = look(work, monkeypatch, ILL, BAD_AFTER)
+    assert bad.health == "bad"
+    assert bad.health_until is not None
+    with work.db.read() as session:
+        [fact] = devices.facts(session)
+    now = datetime.now(UTC)
+    assert availability(fact, now)[0] is Availability.QUARANTINED
+
+
+def test_a_quarantine_that_is_over_ends_only_with_a_good_look(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    with work.db.session() as session:
+        row = session.get_one(tables.Device, 1)
+        row.health, row.health_until = "bad", datetime.now(UTC) - timedelta(seconds=1)
+    with work.db.read() as session:
+        [fact] = devices.facts(session)
+    assert availability(fact, datetime.now(UTC))[0] is Availability.CHECKING
+    assert look(work, monkeypatch, ILL).health == "bad"
+    assert look(work, monkeypatch, OK).health == "good"
+
+
+def test_a_low_battery_or_a_boot_is_not_an_illness(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    low = HealthReport(ok=False, boot_id="b", boot_completed=True, battery_pct=12, has_battery=True, problems=["12 %"])
+    assert look(work, monkeypatch, low, BAD_AFTER + 2).health == "good"
+    booting = HealthReport(ok=False, boot_id="b", boot_completed=False, problems=["booting"])
+    assert look(work, monkeypatch, booting, BAD_AFTER + 2).health == "good"
+
+
+def test_maintenance_is_a_persons_word_and_no_look_changes_it(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    with work.db.session() as session:
+        session.get_one(tables.Device, 1).health = "maintenance"
+    assert look(work, monkeypatch, OK).health == "maintenance"
+    assert look(work, monkeypatch, ILL, BAD_AFTER + 2).health == "maintenance"
+
+
+def test_a_reboot_is_found_by_the_boot_id_and_a_wrong_clock_is_told_once(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look(work, monkeypatch, OK)
+    late = HealthReport(ok=True, boot_id="another", boot_completed=True, clock_skew_s=90.0)
+    look(work, monkeypatch, late, 3)
+    with work.db.read() as session:
+        kinds = [e.kind for e in session.scalars(select(tables.DeviceEvent).order_by(tables.DeviceEvent.id))]
+    assert [kind for kind in kinds if kind != "temperature"] == ["rebooted", "clock"]
+
+
+def test_the_heart_renews_what_stands_and_tells_the_runner(work: Work) -> None:
+    now = datetime.now(UTC)
+    (work.attempt_dir(7)).mkdir(parents=True)
+    with work.db.session() as session:
+        lease = leases.grant(session, 1, "attempt:7", None, now - timedelta(seconds=20), now + timedelta(hours=1))
+    Heart(work).beat()
+    first = (work.attempt_dir(7) / "renewed").read_text()
+    with work.db.read() as session:
+        row = session.get_one(tables.Lease, lease.id)
+        assert row.heartbeat_by > now + timedelta(seconds=20)
+        host = session.get_one(tables.Host, "local")
+        assert host.seen_at is not None
+    Heart(work).beat()
+    assert (work.attempt_dir(7) / "renewed").read_text() != first
+    with work.db.session() as session:
+        leases.release(session, lease.id, now, "over")
+    last = (work.attempt_dir(7) / "renewed").read_text()
+    Heart(work).beat()
+    assert (work.attempt_dir(7) / "renewed").read_text() == last
+
+
+def test_a_lease_that_nobody_cleaned_after_frees_its_device_only_for_cleaning(work: Work) -> None:
+    now = datetime.now(UTC)
+    work.attempt_dir(0).mkdir(parents=True)
+    (work.attempt_dir(0) / "snapshot.json").write_text("{}")
+    with work.db.session() as session:
+        lease = leases.grant(session, 1, "attempt:0", None, now, now + timedelta(hours=1))
+        leases.release(session, lease.id, now, "its host was lost")
+    assert Watch(work).end_orphan(lease.id)
+    with work.db.read() as session:
+        assert leases.open_leases(session) == []
+        device = session.get_one(tables.Device, 1)
+    assert (device.health, device.health_by) == ("bad", "clean")
+    assert dirty_file(work, "d1").exists()
+    assert Watch(work).needs_cleaning(device)
+
+
+def test_changes_and_temperatures_are_forgotten_after_a_day_and_the_rest_of_the_history_stays(db: Database) -> None:
+    device = add_device(db, "d1")
+    now = datetime.now(UTC)
+    with db.session() as session:
+        touch(session, "run", 1, at=now - timedelta(days=2))
+        touch(session, "run", 2, at=now)
+        add = (("temperature", now - timedelta(days=2)), ("temperature", now), ("rebooted", now - timedelta(days=2)))
+        for kind, at in add:
+            devices.event(session, device, at, kind, {})
+    with db.session() as session:
+        prune(session, now)
+        devices.prune_temperatures(session, now - timedelta(days=1))
+    with db.read() as session:
+        assert [c.ref for c in session.scalars(select(tables.Change))] == ["2"]
+        left = [(e.kind, e.at) for e in session.scalars(select(tables.DeviceEvent).order_by(tables.DeviceEvent.id))]
+        assert left == [("temperature", now), ("rebooted", now - timedelta(days=2))]
+
+
+def test_a_second_farm_in_the_same_state_folder_is_refused(db: Database, store: ArtifactStore, tmp_path: Path) -> None:
+    def host() -> HostWork:
+        return HostWork(db, store, tmp_path, WorkSettings(adb_port=1), tmp_path / "devices.yaml")
+
+    first = host()
+    first._own(wait_s=0)
+    with pytest.raises(AlreadyRunning, match="farm down"):
+        host()._own(wait_s=0)
+    assert first._lock is not None
+    first._lock.close()
+    host()._own(wait_s=0)
