@@ -67,7 +67,7 @@ class Measure:
         self._host = _HostPressure()
         self._marks: list[Mark | None] = []
         self._throttled_before: list[str] = []
-        self._last: list[str] = []
+        self._in_turn = False
         self._turns: list[tuple[Turn, Mark | None]] = []
         self.recorded: list[Measurement] = []
 
@@ -76,7 +76,7 @@ class Measure:
     def begin(self) -> None:
         """An engine starts: from here its iterations are marked."""
         self._marks = []
-        self._throttled_before = self._throttling()
+        self._throttled_before = [] if self._in_turn else self._throttling()
         self._host.restart()
 
     def iteration(self, number: int) -> None:
@@ -88,8 +88,9 @@ class Measure:
 
     def end(self) -> None:
         """The engine has ended: when it throttled meanwhile, nobody knows since which iteration."""
-        self._throttling()
-        if self._throttled_before or self._last:
+        if self._in_turn:
+            return  # the turn looks at the device, before and after
+        if self._throttled_before or self._throttling():
             self._marks = [Mark.THROTTLED] * len(self._marks)
 
     # ---- what a test calls ----
@@ -126,14 +127,16 @@ class Measure:
 
     def repeat(self, repetitions: int = 5, *, warmup: int = 1) -> Iterator[Turn]:
         """Turns to measure in: `warmup` unmeasured ones first. Recorded after the last one, or when the test fails."""
+        throttled = self._throttling()
         for index in range(-warmup, repetitions):
             turn = Turn(index, index < 0)
-            before = self._throttling()
-            self._host.restart()
+            host = _HostPressure()
+            self._in_turn = True
             yield turn
-            disturbed = self._host.disturbed()
-            throttled = self._throttling() or before
-            mark = Mark.WARMUP if turn.warmup else Mark.THROTTLED if throttled else None
+            self._in_turn = False
+            disturbed = host.disturbed()
+            before, throttled = throttled, self._throttling()
+            mark = Mark.WARMUP if turn.warmup else Mark.THROTTLED if before or throttled else None
             self._turns.append((turn, mark or (Mark.DISTURBED if disturbed else None)))
         self.finish()
 
@@ -179,8 +182,7 @@ class Measure:
             raise
         except AdbError:
             text = ""
-        self._last = throttling.signals(text)
-        return self._last
+        return throttling.signals(text)
 
 
 class _HostPressure:

@@ -12,7 +12,7 @@ from runner.engine import Engine
 from runner.measure import Measure
 
 PROMPT_TOKENS = 48
-OUTPUT_TOKENS = 24
+OUTPUT_TOKENS = 32
 REPETITIONS = 5
 
 
