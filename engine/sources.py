@@ -141,21 +141,31 @@ def fetch(pin: Pin, say: Say) -> Path:
 
 
 def unpack(archive: Path, pin: Pin, target: Path) -> None:
-    """Unpacks the kept part of the tree. Links, devices and names that leave the folder are refused by the filter."""
+    """Unpacks the files of the kept part of the tree; links, devices and names that leave the folder are passed over.
+
+    By hand, since tarfile's extraction filters came only with a patch release of Python 3.11.
+    """
     root = PurePosixPath(pin.root)
     total = 0
     with tarfile.open(archive) as tar:
         for member in tar:
             path = PurePosixPath(member.name)
-            if not path.is_relative_to(root) or path == root or path.relative_to(root).parts[0] not in pin.keep:
+            if not member.isfile() or ".." in path.parts or not path.is_relative_to(root) or path == root:
                 continue
-            if not (member.isfile() or member.isdir()):
+            inside = path.relative_to(root)
+            if inside.parts[0] not in pin.keep:
                 continue
             total += member.size
             if total > MAX_UNPACKED_BYTES:
                 raise SourceError(f"{archive} unpacks to more than {MAX_UNPACKED_BYTES} bytes")
-            member.name = str(path.relative_to(root))
-            tar.extract(member, target, filter="data")
+            file = target / inside
+            file.parent.mkdir(parents=True, exist_ok=True)
+            content = tar.extractfile(member)
+            assert content is not None, "a regular file"
+            with content, file.open("wb") as out:
+                shutil.copyfileobj(content, out)
+            file.chmod(0o755 if member.mode & 0o100 else 0o644)
+            os.utime(file, (member.mtime, member.mtime))
 
 
 def ensure(say: Say) -> LlamaSource:
