@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -142,6 +143,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=66.0, help="aimed length of the workload")
     parser.add_argument("--rounds", type=int, default=1, help="rounds of bare, farm, farm, bare")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an end from outside tidies up as well
     with tempfile.TemporaryDirectory(prefix="farm-overhead-") as folder:
         result = _run(Path(folder), options.seconds, options.rounds)
     target = HERE / "results" / "overhead.json"
