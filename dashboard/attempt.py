@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from dashboard import drawing, signs, words
+from dashboard import drawing, incidents, signs, words
 from dashboard.errors import gone
 from dashboard.house import MAX_ID, House
 from dashboard.measured import facts, groups
@@ -73,6 +73,7 @@ def view(detail: AttemptDetail) -> dict[str, object]:
     heat = next((s for s in detail.series if s.name == "temperature"), None)
     return {
         "detail": detail,
+        "incidents": incidents.groups(detail.incidents),
         "run": detail.run,
         "attempt": attempt,
         "device": attempt.device,

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dashboard import drawing, signs, words
+from dashboard import drawing, incidents, signs, words
 from dashboard.errors import gone
 from dashboard.fleet import tile_view
 from dashboard.house import House
@@ -26,6 +26,7 @@ def view(detail: DeviceDetail) -> dict[str, object]:
     facts = detail.tile.facts
     return {
         "detail": detail,
+        "incidents": incidents.groups(detail.incidents),
         "tile": detail.tile,
         "device": facts,
         "view": tile_view(detail.tile),

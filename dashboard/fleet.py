@@ -72,7 +72,7 @@ def _doing(tile: Tile) -> str:
     if tile.availability is not Availability.RUNNING:
         return run
     if work.waiting_for:
-        return work.waiting_for
+        return f"waits for {work.waiting_for}"
     if work.phase == Phase.EXECUTE.value and work.tests_total:
         return f"{run} · {work.tests_done} of {work.tests_total} tests"
     return f"{run} · {work.phase}"

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from dashboard import signs
+from dashboard import incidents, signs
 from dashboard.errors import PageError, gone
 from dashboard.house import MAX_ID, House
 from dashboard.measured import facts, groups, stage_table
@@ -60,6 +60,7 @@ def view(detail: RunDetail) -> dict[str, object]:
     counted = [a for a in attempts if not a.retried]
     return {
         "detail": detail,
+        "incidents": incidents.groups(detail.incidents),
         "run": detail.run,
         "sign": sign,
         "answer": words,

@@ -430,7 +430,7 @@ def _running(session: Session, devices: list[t.Device], now: datetime) -> None:
         _phases(session, attempt, phase, open_=True)
         _lease(session, attempt, None)
         if phase == "settle":
-            attempt.waiting_for = "settle: 37.1 → 34 °C, at most 120 s"
+            attempt.waiting_for = "rk-evb-v1 to cool to 34 °C (now 37.1 °C)"
         else:
             _tests(session, attempt, now - timedelta(seconds=20), stop=stop)
 

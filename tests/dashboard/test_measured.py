@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from dashboard.device import event_words, fact_groups
+from dashboard.incidents import groups as groups_of_incidents
 from dashboard.measured import facts, groups, stage_table
 from farm.domain.measurements import spread
 from farm.store.reads.devices import EventRow
 from farm.store.reads.results import MeasurementRow, StageRow
-from farm.store.reads.shared import DeviceRef
+from farm.store.reads.shared import DeviceRef, IncidentRow
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 FIRST = DeviceRef(1, "s1", "zeta", True, "Pixel 8 Pro", "phone")
@@ -118,3 +119,13 @@ def test_every_line_of_a_history_is_told_even_of_a_kind_that_is_new() -> None:
     assert told("clock", skew_s=7.25) == "7.25\u202fs off the host's"
     assert told("rebooted", boot_id=None) == "boot unknown"
     assert told("moved", shelf=3) == "shelf: 3"
+
+
+def test_incidents_that_are_alike_are_told_once_with_all_their_evidence() -> None:
+    def incident(number: int, test: str, summary: str = "crashed in decode", attempt: int = 1) -> IncidentRow:
+        return IncidentRow(number, attempt, FIRST, test, NOW, "engine-crashed", summary, f"stack {number}", None)
+
+    rows = [incident(1, "a"), incident(2, "b"), incident(3, "c", "hung"), incident(4, "a", attempt=2)]
+    found = groups_of_incidents(rows)
+    assert [[row.id for row in group.all] for group in found] == [[1, 2], [3], [4]]
+    assert found[0].first.id == 1
