@@ -20,10 +20,11 @@ import zstandard
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from farm.domain.jobs import carried
 from farm.domain.journal import Kind, Record, clip
 from farm.domain.measurements import Better, Mark, Measurement, temperature_band
 from farm.domain.outcomes import Outcome, TestOutcome
-from farm.store import tables
+from farm.store import runs, tables
 from farm.store.bus import touch
 
 MAX_TESTS = 5000
@@ -94,8 +95,11 @@ def _collected(scene: _Scene, record: Record) -> None:
     tests = record.fields["tests"]
     if not isinstance(tests, list) or len(tests) > MAX_TESTS:
         raise ValueError(f"tests must be a list of at most {MAX_TESTS}")
+    attempt = scene.attempt
+    done = carried(runs.attempt_ends(scene.session, attempt.job_id)) if attempt.number > 1 else {}
     for ordinal, test in enumerate(tests):
-        scene.test(_line(test, 500)).ordinal = ordinal
+        if test not in done:  # what finished in an earlier attempt is not run again and does not wait here
+            scene.test(_line(test, 500)).ordinal = ordinal
     scene.changed("test")
 
 

@@ -65,6 +65,12 @@ def _ends(session: Session, attempts: Sequence[tables.Attempt]) -> list[AttemptE
     ]
 
 
+def known_tests(session: Session, job_id: int) -> set[str]:
+    """Every test that an attempt of the job has collected."""
+    query = select(tables.Test.test_id).join(tables.Attempt, tables.Attempt.id == tables.Test.attempt_id)
+    return set(session.scalars(query.where(tables.Attempt.job_id == job_id)))
+
+
 def end_job(session: Session, job: tables.Job, outcome: Outcome, reason: str | None, now: datetime) -> None:
     """A job has its outcome; when it was the last one its run has too."""
     job.state, job.outcome, job.wait_reason, job.not_before = State.ENDED.value, outcome.value, reason, None

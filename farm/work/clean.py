@@ -68,24 +68,26 @@ def dirty_file(work: Work, serial: str) -> Path:
 
 
 def _end_lease(step: Step, problem: str | None) -> None:
-    if problem is not None:
-        _remember(step)
+    known = problem is not None and _remember(step)
     with step.work.db.session() as session:
         now = step.work.db.now(session)
         if problem is not None:
             words = f"not cleaned after attempt {step.id}: {problem}"
-            devices.set_health(session, step.attempt.device_id, Health.BAD, words, "clean", now)
+            health = Health.BAD if known else Health.SUSPECT  # never touched: looked at is enough
+            devices.set_health(session, step.attempt.device_id, health, words, "clean", now)
         lease = leases.of_attempt(session, step.id, step.attempt.token)
         if lease is not None:
             leases.end(session, lease.id, now, "cleaned" if problem is None else f"quarantined: {problem}")
 
 
-def _remember(step: Step) -> None:
-    """Keep the snapshot where the agent finds it once the device can be reached again."""
+def _remember(step: Step) -> bool:
+    """Keep the snapshot where the agent finds it once the device can be reached again; False when there is none."""
     before = step.folder / "snapshot.json"
-    if before.exists():
-        target = dirty_file(step.work, step.device_row.serial)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_suffix(".part")
-        partial.write_bytes(before.read_bytes())
-        partial.replace(target)
+    if not before.exists():
+        return False
+    target = dirty_file(step.work, step.device_row.serial)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_suffix(".part")
+    partial.write_bytes(before.read_bytes())
+    partial.replace(target)
+    return True

@@ -215,6 +215,7 @@ def start_attempt(
 def _give_up(session: Session, job: tables.Job, reason: str, now: datetime) -> None:
     ends = runs.attempt_ends(session, job.id)
     outcome = job_outcome(ends) if ends else Outcome.DEVICE_LOST
-    left = len({t.test for e in ends for t in e.tests if not t.finished()})
-    tail = f"; {left} tests were not finished" if left else ""
-    runs.end_job(session, job, outcome, f"{reason} after {len(ends)} tries{tail}", now)
+    left = len(runs.known_tests(session, job.id) - {t.test for e in ends for t in e.tests if t.finished()})
+    tries = "1 try" if len(ends) == 1 else f"{len(ends)} tries"
+    tail = f"; {left} test{'s were' if left != 1 else ' was'} not finished" if left else ""
+    runs.end_job(session, job, outcome, f"{reason} after {tries}{tail}", now)

@@ -8,6 +8,8 @@ import pytest
 from farm.store.artifacts import ArtifactStore
 from farm.store.db import Database, sqlite_url
 
+collect_ignore = ["pack"]  # suites that the tests here run on devices
+
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Database]:

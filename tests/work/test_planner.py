@@ -125,7 +125,7 @@ def test_a_retry_whose_device_stays_away_ends_with_words(farm: Database) -> None
     Planner(farm, SETTINGS, Queue()).once()
     [job] = jobs(farm)
     assert (job.state, job.outcome) == ("ended", "device-lost")
-    assert job.wait_reason == "d1 did not come back within 0 s after 1 tries"
+    assert job.wait_reason == "d1 did not come back within 0 s after 1 try"
     with farm.read() as session:
         assert session.get_one(tables.Run, run).outcome == "device-lost"
 

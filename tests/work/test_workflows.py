@@ -17,7 +17,7 @@ from farm.store import leases, tables
 from farm.store.artifacts import ArtifactStore
 from farm.store.db import Database
 from tests.waiting import eventually
-from tests.work.factories import add_bundle_and_pack, add_device, see_again, start_run
+from tests.work.factories import add_bundle_and_pack, add_device, start_run
 
 #: A farm whose steps write down that they ran; `execute` waits for the file `go`, clean and verdict are the real thing.
 ENTRY = textwrap.dedent(
@@ -30,6 +30,7 @@ ENTRY = textwrap.dedent(
     from farm.store.db import Database, sqlite_url
     from farm.work import workflows
     from farm.work.context import Work
+    from farm.work.heart import Heart
     from farm.work.planner import Planner
     from farm.work.settings import WorkSettings
     from farm.work.step import Cut
@@ -59,6 +60,8 @@ ENTRY = textwrap.dedent(
     real = dict(workflows.STEPS)
     bodies = {p: note for p in real} | {Phase.EXECUTE: execute, Phase.CLEAN: clean, Phase.VERDICT: real[Phase.VERDICT]}
     workflows.STEPS = tuple((phase, bodies[phase]) for phase, _ in workflows.STEPS)
+    heart = Heart(work)
+    heart.start()
     flows = workflows.Workflows(work)
     flows.launch()
     planner = Planner(db, settings, flows.enqueue)
@@ -72,6 +75,7 @@ ENTRY = textwrap.dedent(
     stop.wait()
     work.stopping.set()
     planner.stop()
+    heart.stop()
     flows.stop()
     """
 )
@@ -94,7 +98,6 @@ def start(farm: Database, tmp_path: Path) -> Iterator[Start]:
     processes: list[subprocess.Popen[str]] = []
 
     def begin() -> subprocess.Popen[str]:
-        see_again(farm)
         process = subprocess.Popen(
             [sys.executable, "-c", ENTRY, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -208,7 +211,6 @@ def test_farm_trouble_is_tried_again_and_then_ends_violet(farm: Database, tmp_pa
     def fit_again() -> str | None:
         with farm.session() as session:  # nobody looks at devices here
             session.get_one(tables.Device, 1).health = "good"
-        see_again(farm)
         return ended(farm, run)
 
     assert eventually(fit_again) == "infra-error"
