@@ -103,3 +103,14 @@ def test_another_process_with_the_same_pid_is_not_stopped(state: Path) -> None:
     me = {"pid": os.getpid(), "start_time": "1", "url": "http://127.0.0.1:1"}
     (state / "server.json").write_text(json.dumps(me))
     assert "No farm runs" in farm("down", state=state).err
+
+
+def test_down_all_ends_a_server_that_was_killed_before_it_could_tidy_up(state: Path) -> None:
+    up(state)
+    pid = int(str(server_of(state)["pid"]))
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: processes.start_time(pid) is None)
+    port = int((state / "adb" / "port").read_text())
+    assert not port_is_free(port), "the adb server outlives the farm: runners may use it"
+    assert farm("down", "--all", state=state).code == 0
+    assert port_is_free(port)
