@@ -11,10 +11,7 @@ from typing import Any
 
 import pytest
 
-from farm.adb.device import Device
-from farm.evidence import cpu, memory, thermal
-from runner.engine import Engine
-from runner.measure import Measure
+from runner.suite import Device, Engine, Measure, cpu, memory, thermal
 
 #: Properties that belong to what a device *is*: another value is another series of measurements.
 PROPERTIES = (

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.engine import Engine
-from runner.measure import Measure
+from runner.suite import Engine, Measure
 
 PROMPT_TOKENS = 48
 OUTPUT_TOKENS = 32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.engine import Engine
+from runner.suite import Engine
 
 PROMPT = "The farm has three devices."
 

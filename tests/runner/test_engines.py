@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -25,6 +26,7 @@ from runner.engines.generic import fill
 from runner.engines.process import Runner
 from tests.devices import StartVirtualDevice
 from tests.runner.attempts import Attempts
+from tests.waiting import eventually
 from virtual import fleet
 
 PROMPT = EngineRequest(prompt="once upon a time", n_predict=6, ignore_eos=True)
@@ -163,16 +165,11 @@ def test_an_engine_that_gets_sigkill_was_killed_by_the_system(
     assert found.cause is Outcome.KILLED
 
 
-def _kill_when_seen(attempts: Attempts, device: fleet.Running) -> Any:
-    import threading
-
-    def kill() -> None:
-        for _ in range(200):
-            if attempts.device(device).shell("pkill -9 -f 'farm-engine --model'").exit_code == 0:
-                return
-            time.sleep(0.1)
-
-    thread = threading.Thread(target=kill)
+def _kill_when_seen(attempts: Attempts, device: fleet.Running) -> threading.Thread:
+    kill = "pkill -9 -f 'farm-engine --model'"
+    thread = threading.Thread(
+        target=eventually, args=(lambda: attempts.device(device).shell(kill).exit_code == 0,), kwargs={"what": kill}
+    )
     thread.start()
     return thread
 
