@@ -6,28 +6,18 @@ imports this.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import random
-import struct
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import zstandard
 from sqlalchemy.orm import Session
 
 from farm.store import tables as t
 from farm.store.db import Database, sqlite_url
-
-SUITES = {
-    "smoke": ["starts", "describe", "generates_the_same_text_twice", "exits_clean"],
-    "fingerprint": ["properties", "cpu_features", "memory", "thermal_zones", "memory_bandwidth"],
-    "latency": ["ttft", "prefill_rate", "decode_rate"],
-}
-PHASES = ["precheck", "deploy", "settle", "execute", "collect", "clean", "verdict"]
-SECONDS = {"precheck": 0.6, "deploy": 4.0, "settle": 6.0, "execute": 24.0, "collect": 2.0, "clean": 1.4, "verdict": 0.2}
+from tests.dashboard.seed_parts import SUITES, add_tests, digest, evidence, measurements, phases
 
 DEVICES: list[dict[str, Any]] = [
     {"serial": "virtual-pixel-8-pro", "name": "husky-v1", "model": "Pixel 8 Pro", "soc": "Tensor G3", "android": "16"},
@@ -52,7 +42,7 @@ def seed(session: Session, now: datetime) -> None:
     session.add(t.Bundle(**_bundle("llama-bench", "b11434", None, now - timedelta(days=1))))
     session.add(
         t.SuitePack(
-            hash=_hash("pack"),
+            hash=digest("pack"),
             name="builtin",
             manifest={
                 "format": 1,
@@ -79,13 +69,9 @@ def seed(session: Session, now: datetime) -> None:
     _queued(session, devices[5], now - timedelta(minutes=4))
 
 
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def _bundle(name: str, version: str, sha: str | None, at: datetime) -> dict[str, Any]:
     return {
-        "hash": _hash(name + version),
+        "hash": digest(name + version),
         "name": name,
         "version": version,
         "git_sha": sha,
@@ -159,7 +145,7 @@ def _history(session: Session, row: t.Device, now: datetime) -> None:
     old = {**facts, "android": {"sdk": 35, "build": "AP4A.250205.002"}, "bandwidth_gb_s": 21.1}
     for back, body in ((20, old), (2, facts)):
         at = now - timedelta(days=back)
-        print_row = t.Fingerprint(device_id=row.id, hash=_hash(repr(body)), facts=body, first_seen=at, last_seen=now)
+        print_row = t.Fingerprint(device_id=row.id, hash=digest(repr(body)), facts=body, first_seen=at, last_seen=now)
         session.add(print_row)
         session.flush()
         row.fingerprint_id = print_row.id
@@ -172,8 +158,8 @@ def _run(session: Session, title: str, at: datetime, klass: str = "manual", **mo
         team="default",
         created_by="demo",
         created_at=at,
-        bundle_hash=_hash("reference-engine0.1.0"),
-        pack_hash=_hash("pack"),
+        bundle_hash=digest("reference-engine0.1.0"),
+        pack_hash=digest("pack"),
         suites=list(SUITES),
         selector="pool=demo virtual=true",
         request={},
@@ -238,121 +224,6 @@ def _lease(session: Session, attempt: t.Attempt, end: datetime | None) -> None:
     session.flush()
 
 
-def _phases(session: Session, attempt: t.Attempt, until: str = "verdict", open_: bool = False) -> datetime:
-    at = attempt.created_at + timedelta(seconds=0.3)
-    for phase in PHASES:
-        last = phase == until
-        ended = at + timedelta(seconds=SECONDS[phase] * (1 + attempt.id % 5 * 0.07))
-        session.add(
-            t.AttemptPhase(attempt_id=attempt.id, phase=phase, began_at=at, ended_at=None if last and open_ else ended)
-        )
-        if last:
-            return at if open_ else ended
-        at = ended
-    return at
-
-
-def _tests(
-    session: Session, attempt: t.Attempt, at: datetime, stop: int | None = None, died: str | None = None
-) -> None:
-    names = [f"{suite}/test_{suite}.py::test_{name}" for suite, names in SUITES.items() for name in names]
-    for ordinal, test_id in enumerate(names):
-        row = t.Test(attempt_id=attempt.id, test_id=test_id, ordinal=ordinal)
-        if stop is None or ordinal < stop:
-            row.began_at, row.ended_at = at, at + timedelta(seconds=1.7)
-            at = row.ended_at
-            row.duration_s, row.outcome = 1.7 + ordinal * 0.11, "passed"
-            if "thermal_zones" in test_id and attempt.device_id % 2 == 0:
-                row.outcome, row.message = "skipped", "not available: no zone of type skin"
-        elif ordinal == stop:
-            row.began_at = at
-            if died:
-                row.ended_at, row.duration_s = at + timedelta(seconds=0.4), 0.4
-                row.outcome, row.cause = "failed", died
-                row.message = "EngineDied: farm-engine died by SIGSEGV in stage prefill"
-                row.detail = (
-                    "def test_ttft(engine):\n>       result = engine.run(prompt=64)\nE       EngineDied: SIGSEGV"
-                )
-        session.add(row)
-
-
-def _measurements(session: Session, attempt: t.Attempt, at: datetime, factor: float) -> None:
-    shapes = [
-        ("ttft", "ms", "lower", 412.0 * factor, "ttft", 10),
-        ("prefill_rate", "tok/s", "higher", 148.0 / factor, "prefill_rate", 10),
-        ("decode_rate", "tok/s", "higher", 21.4 / factor, "decode_rate", 12),
-        ("peak_rss", "MB", "lower", 61.0, "decode_rate", 5),
-    ]
-    for seq, (name, unit, better, middle, test, count) in enumerate(shapes):
-        values = [round(middle * random.gauss(1, 0.018), 3) for _ in range(count)]
-        marks: list[str | None] = [None] * count
-        if name == "decode_rate":
-            marks[0] = "warmup"
-            values[0] *= 0.93
-            marks[-1] = "throttled" if factor > 1.5 else None
-        session.add(
-            t.Measurement(
-                attempt_id=attempt.id,
-                seq=1000 + seq,
-                test_id=f"latency/test_latency.py::test_{test}",
-                device_id=attempt.device_id,
-                temperature_band="30-35 °C",
-                name=name,
-                unit=unit,
-                better=better,
-                values=values,
-                marks=marks,
-                labels={"model": "small-q4_0"},
-                at=at,
-            )
-        )
-    for seq, (name, seconds) in enumerate(
-        [("load.open", 0.04), ("load.map", 0.22), ("prefill", 0.43), ("decode", 3.0)]
-    ):
-        for again in range(3):
-            session.add(
-                t.Stage(
-                    attempt_id=attempt.id,
-                    seq=2000 + seq * 10 + again,
-                    test_id=None,
-                    device_id=attempt.device_id,
-                    name=name,
-                    began_at=at,
-                    duration_s=seconds * factor * random.gauss(1, 0.02),
-                    counters={},
-                )
-            )
-
-
-def _evidence(session: Session, attempt: t.Attempt, at: datetime) -> None:
-    for name, size in (("runner.log", 18_200), ("logcat.zst", 220_412), ("journal.jsonl", 41_003)):
-        session.add(
-            t.Artifact(
-                attempt_id=attempt.id,
-                name=name,
-                media_type="text/plain",
-                bytes=size,
-                sha256=_hash(f"{name}{attempt.id}"),
-                at=at,
-            )
-        )
-    start = at.timestamp()
-    pairs = [(start + i * 0.5, 2.4 if i < 30 else 1.9 + 0.5 * math.exp(-(i - 30) / 9)) for i in range(60)]
-    session.add(
-        t.SeriesChunk(
-            attempt_id=attempt.id,
-            seq=3000,
-            device_id=attempt.device_id,
-            name="clock.big",
-            unit="GHz",
-            began_at=at,
-            ended_at=at + timedelta(seconds=30),
-            count=len(pairs),
-            data=zstandard.compress(b"".join(struct.pack("<dd", *pair) for pair in pairs)),
-        )
-    )
-
-
 def _finished(
     session: Session,
     devices: list[t.Device],
@@ -371,8 +242,8 @@ def _finished(
         if retry == ordinal:
             lost = _attempt(session, job, 1, device, begun, phase="done", outcome="device-lost")
             lost.reason = "adb lost the device for 20 s in execute"
-            lost.ended_at = _phases(session, lost, "execute")
-            _tests(session, lost, begun, stop=6)
+            lost.ended_at = phases(session, lost, "execute")
+            add_tests(session, lost, begun, stop=6)
             _lease(session, lost, lost.ended_at)
             begun, number = lost.ended_at + timedelta(seconds=4), 2
             session.add(
@@ -387,12 +258,12 @@ def _finished(
                 )
             )
         attempt = _attempt(session, job, number, device, begun, phase="done", outcome=outcome)
-        attempt.ended_at = _phases(session, attempt)
+        attempt.ended_at = phases(session, attempt)
         ends.append(attempt.ended_at)
         _lease(session, attempt, attempt.ended_at)
         died = None if outcome == "passed" else outcome
-        _tests(session, attempt, begun + timedelta(seconds=11), stop=9 if died else None, died=died)
-        _evidence(session, attempt, begun)
+        add_tests(session, attempt, begun + timedelta(seconds=11), stop=9 if died else None, died=died)
+        evidence(session, attempt, begun)
         if died:
             attempt.reason = "farm-engine died by SIGSEGV in latency::test_ttft"
             session.add(
@@ -408,7 +279,7 @@ def _finished(
                 )
             )
         else:
-            _measurements(session, attempt, begun + timedelta(seconds=20), 1.0 + 0.9 * ordinal)
+            measurements(session, attempt, begun + timedelta(seconds=20), 1.0 + 0.9 * ordinal)
         device.last_bundle = run.bundle_hash
     run.ended_at = max(ends)
 
@@ -427,12 +298,12 @@ def _running(session: Session, devices: list[t.Device], now: datetime) -> None:
     ):
         job = _job(session, run, ordinal, device, state="running")
         attempt = _attempt(session, job, 1, device, now - timedelta(seconds=35 - ordinal), phase=phase)
-        _phases(session, attempt, phase, open_=True)
+        phases(session, attempt, phase, open_=True)
         _lease(session, attempt, None)
         if phase == "settle":
             attempt.waiting_for = "rk-evb-v1 to cool to 34 °C (now 37.1 °C)"
         else:
-            _tests(session, attempt, now - timedelta(seconds=20), stop=stop)
+            add_tests(session, attempt, now - timedelta(seconds=20), stop=stop)
 
 
 def _queued(session: Session, device: t.Device, at: datetime) -> None:
