@@ -83,3 +83,15 @@ def start_run(db: Database, **more: object) -> int:
     from farm.work.submit import RunRequest, submit
 
     return submit(db, RunRequest(**{"bundle": "reference", "suites": ("smoke",), **more}))  # type: ignore[arg-type]
+
+
+def start_attempt(db: Database, store: ArtifactStore, folder: Path) -> tuple[int, int]:
+    """A device, a bundle, a pack, a run, and the attempt that the planner made of it: (run, attempt)."""
+    from farm.work.planner import Planner
+    from farm.work.settings import WorkSettings
+
+    add_device(db, "d1")
+    add_bundle_and_pack(db, store, folder)
+    run = start_run(db)
+    Planner(db, WorkSettings(), lambda _session, _attempt: None).once()
+    return run, 1

@@ -1,0 +1,138 @@
+"""What every step does first and last."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from farm.adb import errors
+from farm.domain.outcomes import MEANING, Colour, Outcome, Phase
+from farm.store import leases, tables
+from farm.store.artifacts import ArtifactStore
+from farm.store.db import Database
+from farm.work.context import Work
+from farm.work.settings import WorkSettings
+from farm.work.step import Cut, Step, Stopping, adb_cut, run_step
+from farm.work.submit import cancel
+from tests.work.factories import start_attempt
+
+
+@pytest.fixture
+def work(db: Database, store: ArtifactStore, tmp_path: Path) -> Work:
+    start_attempt(db, store, tmp_path / "src")
+    return Work(db, tmp_path, store, WorkSettings())
+
+
+def attempt(work: Work) -> tables.Attempt:
+    with work.db.read() as session:
+        return session.get_one(tables.Attempt, 1)
+
+
+def fail(error: BaseException) -> object:
+    def body(_step: Step) -> None:
+        raise error
+
+    return body
+
+
+def never(_step: Step) -> None:
+    raise AssertionError("this step must not be entered")
+
+
+def test_a_step_notes_when_it_began_and_ended_and_what_it_found(work: Work) -> None:
+    run_step(work, 1, Phase.DEPLOY, lambda step: step.detail.update(bytes_sent=7))
+    with work.db.read() as session:
+        row = session.get_one(tables.AttemptPhase, (1, "deploy"))
+    assert row.ended_at is not None
+    assert row.detail == {"bytes_sent": 7}
+    assert attempt(work).phase == "deploy"
+    assert attempt(work).waiting_for is None
+
+
+def test_a_step_that_the_attempt_is_past_is_not_entered_again(work: Work) -> None:
+    run_step(work, 1, Phase.SETTLE, lambda _step: None)
+    run_step(work, 1, Phase.DEPLOY, never)
+    assert attempt(work).phase == "settle"
+
+
+def test_an_attempt_with_an_outcome_goes_straight_to_collect(work: Work) -> None:
+    run_step(work, 1, Phase.PRECHECK, fail(Cut(Outcome.REFUSED, "no")))  # type: ignore[arg-type]
+    for phase in (Phase.DEPLOY, Phase.SETTLE, Phase.EXECUTE):
+        run_step(work, 1, phase, never)
+    entered: list[Phase] = []
+    run_step(work, 1, Phase.COLLECT, lambda step: entered.append(step.phase))
+    assert entered == [Phase.COLLECT]
+
+
+def test_a_cancel_is_seen_before_the_step_does_anything(work: Work) -> None:
+    cancel(work.db, 1, "ada")
+    run_step(work, 1, Phase.DEPLOY, never)
+    assert (attempt(work).outcome, attempt(work).reason) == ("cancelled", "cancelled during deploy")
+
+
+def test_a_lost_lease_ends_the_attempt_and_is_nobodys_failure(work: Work) -> None:
+    with work.db.session() as session:
+        [lease] = leases.open_leases(session)
+        leases.release(session, lease.id, work.db.now(), "somebody took it")
+    run_step(work, 1, Phase.SETTLE, never)
+    assert attempt(work).outcome == "infra-error"
+    assert "somebody took it" in str(attempt(work).reason)
+
+
+def test_a_stop_of_the_farm_records_nothing(work: Work) -> None:
+    work.stopping.set()
+    with pytest.raises(Stopping):
+        run_step(work, 1, Phase.PRECHECK, never)
+    work.stopping.clear()
+
+    def stopped(step: Step) -> None:
+        work.stopping.set()
+        step.pause(60)
+
+    with pytest.raises(Stopping):
+        run_step(work, 1, Phase.PRECHECK, stopped)
+    with work.db.read() as session:
+        row = session.get_one(tables.AttemptPhase, (1, "precheck"))
+    assert row.ended_at is None
+    assert attempt(work).outcome is None
+
+
+def test_a_bug_of_the_farm_is_an_infra_error_with_its_trace_as_evidence(work: Work) -> None:
+    run_step(work, 1, Phase.DEPLOY, fail(ZeroDivisionError("oops")))  # type: ignore[arg-type]
+    assert attempt(work).outcome == "infra-error"
+    with work.db.read() as session:
+        [incident] = session.scalars(select(tables.Incident))
+    assert incident.klass == "farm-error"
+    assert "ZeroDivisionError" in str(incident.evidence)
+
+
+@pytest.mark.parametrize(
+    ("phase", "error", "outcome"),
+    [
+        (Phase.DEPLOY, errors.DeviceGone("x"), Outcome.DEVICE_LOST),
+        (Phase.PRECHECK, errors.IdentityMismatch("x"), Outcome.DEVICE_LOST),
+        (Phase.DEPLOY, errors.AdbServerGone("x"), Outcome.INFRA_ERROR),
+        (Phase.DEPLOY, errors.NoSpace("x", needed=2, free=1), Outcome.DEPLOY_FAILED),
+        (Phase.DEPLOY, errors.Cancelled("x"), Outcome.CANCELLED),
+        (Phase.SETTLE, errors.ShellTimeout("x"), Outcome.INFRA_ERROR),
+    ],
+)
+def test_trouble_with_adb_or_the_device_is_never_red(phase: Phase, error: errors.AdbError, outcome: Outcome) -> None:
+    cut = adb_cut(phase, error)
+    assert cut.outcome is outcome
+    assert MEANING[cut.outcome].colour is not Colour.BAD
+    assert error.remedy in cut.reason or outcome is Outcome.CANCELLED
+
+
+def test_what_a_step_waits_for_is_shown(work: Work) -> None:
+    seen: list[str | None] = []
+
+    def body(step: Step) -> None:
+        step.say("the device to cool")
+        seen.append(attempt(work).waiting_for)
+
+    run_step(work, 1, Phase.SETTLE, body)
+    assert seen == ["the device to cool"]
+    assert attempt(work).waiting_for is None
