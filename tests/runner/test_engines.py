@@ -24,7 +24,6 @@ from runner.engines.base import (
 )
 from runner.engines.generic import fill
 from runner.engines.process import Runner
-from tests.devices import StartVirtualDevice
 from tests.runner.attempts import Attempts
 from tests.waiting import eventually
 from virtual import fleet
@@ -150,26 +149,27 @@ def test_an_engine_that_ends_with_an_error_says_which(events: Make, fault: str, 
 
 
 def test_an_engine_that_gets_sigkill_was_killed_by_the_system(
-    events: Make, virtual_device: StartVirtualDevice, attempts: Attempts
+    events: Make, attempts: Attempts, phone: fleet.Running
 ) -> None:
-    made = events(FARM_ENGINE_FAULT="leak=40")
-    request = EngineRequest(prompt_tokens=4, n_predict=10, repeat=1000, ignore_eos=True, timeout_s=120)
-    device = virtual_device("pixel-8-pro")
-    found = None
-    killer = _kill_when_seen(attempts, device)
+    request = EngineRequest(prompt_tokens=4, n_predict=100, repeat=100_000, ignore_eos=True, timeout_s=120)
+    made = events()
+    killer = _kill_when_seen(attempts, phone, made[1])
     try:
         found = failure(made, request)
     finally:
-        killer.join(60)
+        killer.join(90)
     assert isinstance(found, EngineKilled)
     assert found.cause is Outcome.KILLED
+    assert "no line of the low-memory killer" in str(found), "nobody was short of memory"
 
 
-def _kill_when_seen(attempts: Attempts, device: fleet.Running) -> threading.Thread:
-    kill = "pkill -9 -f 'farm-engine --model'"
-    thread = threading.Thread(
-        target=eventually, args=(lambda: attempts.device(device).shell(kill).exit_code == 0,), kwargs={"what": kill}
-    )
+def _kill_when_seen(attempts: Attempts, phone: fleet.Running, ear: Ear) -> threading.Thread:
+    device = attempts.device(phone)
+
+    def kill() -> bool:
+        return bool(ear.engines) and device.shell(["kill", "-9", str(ear.engines[0][0])]).exit_code == 0
+
+    thread = threading.Thread(target=eventually, args=(kill,), kwargs={"what": "the engine is killed"})
     thread.start()
     return thread
 
