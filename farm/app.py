@@ -21,7 +21,7 @@ import dashboard.context
 import dashboard.errors
 import dashboard.pages
 import dashboard.render
-from farm.api import attempts, bundles, devices, errors, events, health, people, runs, sessions
+from farm.api import attempts, bundles, devices, errors, events, health, people, runs, schema, sessions
 from farm.api.auth import Auth
 from farm.api.context import Context
 from farm.api.headers import SafeHeaders
@@ -115,8 +115,9 @@ def _stop(host: HostWork, db: Database) -> None:
 
 def _add_routes(app: FastAPI, context: Context) -> None:
     for module in (devices, runs, attempts, bundles, events, people, health):
-        app.include_router(module.router)
-    app.include_router(sessions.router(Throttle()))
+        app.include_router(module.router, responses=schema.ERRORS)
+    app.include_router(sessions.router(Throttle()), responses=schema.ERRORS)
+    schema.describe(app)
     page_context = _page_context(app, context)
     app.include_router(dashboard.pages.router(page_context), include_in_schema=False)
     errors.install(app, _error_page(page_context))

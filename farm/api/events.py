@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, cast
 
@@ -29,6 +30,8 @@ from farm.store.tables import Change as ChangeTable
 router = APIRouter(prefix="/api", tags=["events"])
 
 KEEP_ALIVE_S = 10.0
+#: A stream ends after so long; the client comes back with its last id and is let in, or not, anew.
+LIFE_S = 900.0
 #: Streams at a time; each is one task and one bounded queue.
 MAX_STREAMS = 256
 MAX_ID = 2**63 - 1
@@ -85,9 +88,10 @@ async def _stream(
     streams.add(mark)
     pending = asyncio.ensure_future(anext(changes))
     stopped = asyncio.ensure_future(stopping.wait())
+    until = time.monotonic() + LIFE_S
     try:
         yield f'retry: 2000\nid: {since}\nevent: {"reset" if lost else "hello"}\ndata: {{"id": {since}}}\n\n'
-        while True:
+        while time.monotonic() < until:
             done, _ = await asyncio.wait({pending, stopped}, timeout=KEEP_ALIVE_S, return_when=asyncio.FIRST_COMPLETED)
             if stopped in done:
                 return

@@ -116,6 +116,12 @@ def test_a_quiet_stream_shows_that_it_lives(served: Served, monkeypatch: pytest.
     eventually(lambda: [event for event in listener.events if event.name == ""])
 
 
+def test_a_stream_ends_in_time_and_its_client_is_let_in_anew(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEEP_ALIVE_S", 0.01)
+    monkeypatch.setattr(module, "LIFE_S", 0.05)
+    assert Listener(served).ended.wait(60)
+
+
 def test_a_closed_page_leaves_nothing_behind(served: Served) -> None:
     streams = served.farm.app.state.streams
     before = set(streams)

@@ -112,6 +112,7 @@ def test_no_request_that_the_schema_speaks_of_is_answered_with_500(farm_with_row
             assert answer.json()["error"]["message"]
 
     check()
+    served.token = served.new_token(Scope.ADMIN)
     assert {200, 404, 422} <= seen
 
 
@@ -121,3 +122,14 @@ def test_every_operation_is_described(farm_with_rows: Served) -> None:
         for method, operation in entry.items():
             assert operation.get("summary"), (method, path)
             assert operation.get("description"), (method, path)
+
+
+def test_the_schema_says_who_must_ask_and_what_an_error_is(farm_with_rows: Served) -> None:
+    schema = farm_with_rows.ask("GET", "/openapi.json").json()
+    assert schema["security"] == [{"token": []}, {"session": []}]
+    public = {path for path, entry in schema["paths"].items() if any(o.get("security") == [] for o in entry.values())}
+    assert public == {"/login", "/login/once/{code}", "/healthz"}
+    for path, entry in schema["paths"].items():
+        for operation in entry.values():
+            error = operation["responses"]["4XX"]["content"]["application/json"]["schema"]
+            assert error == {"$ref": "#/components/schemas/Error"}, path
