@@ -10,7 +10,10 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +61,7 @@ class Desk:
         self.ear = self._folder / "runner.sock"
         self.path = Path()
         worker = getattr(config, "workerinput", None)
+        self.bundle = Path(worker["farm_bundle"]) if worker is not None else _bundle_folder(config)
         if worker is not None:
             self._work_on_device(SocketReporter(str(worker["farm_ear"]), role="worker"), f"worker {worker['workerid']}")
             return
@@ -97,12 +101,7 @@ class Desk:
 
     def _deploy(self, taken: pool.Taken) -> dict[str, Any]:
         """Put the bundle's files on the device; returns the bundle in the form of attempt.json."""
-        asked = self._config.getoption("--bundle")
-        if not asked:
-            raise SpecError(
-                "give the folder of a bundle (with bundle.yaml); python -m engine.package --out DIR makes one"
-            )
-        folder = Path(str(asked)).absolute()
+        folder = self.bundle
         manifest = read_bundle((folder / "bundle.yaml").read_text())
         if taken.spec.abi not in manifest["files"]:
             known = ", ".join(manifest["files"])
@@ -145,6 +144,23 @@ class Desk:
         if kept.is_dir() and self.path.name:
             shutil.copytree(kept, self.path.with_name(self.path.stem + "-artifacts"), dirs_exist_ok=True)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _bundle_folder(config: pytest.Config) -> Path:
+    """The bundle that was named; without one the reference engine, built now if it is not there yet."""
+    asked = config.getoption("--bundle")
+    if asked:
+        return Path(str(asked)).absolute()
+    if find_spec("engine") is None:
+        raise pytest.UsageError("name the engine to test: --bundle DIR (a folder with bundle.yaml)")
+    folder = pool.state_dir() / "reference"
+    print(f"no --bundle: testing the reference engine, laid out in {folder}", file=sys.stderr)
+    built = subprocess.run(
+        [sys.executable, "-m", "engine.package", "--out", str(folder)], stdout=subprocess.DEVNULL, check=False
+    )
+    if built.returncode != 0:
+        raise pytest.UsageError("the reference engine could not be built (see above); name another one with --bundle")
+    return folder
 
 
 def _spec(folder: Path, path: str) -> FileSpec:

@@ -28,7 +28,7 @@ def bench_of(config: pytest.Config) -> Bench:
     bench = config.stash.get(BENCH, None)
     if bench is None:
         raise pytest.UsageError(
-            "this test needs a device: pytest … --device auto --bundle DIR (a folder with bundle.yaml), "
+            "this test needs a device: pytest … --device auto [--bundle DIR] takes one that adb lists; "
             "or queue it on the farm"
         )
     return bench

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 DISTURBED_SHARE = 0.25
 #: ... when less than this share of the host's CPU time was idle meanwhile.
 SPARE_SHARE = 0.15
+#: Units of figures that do not depend on how fast the device or its host is just now.
+_TIMELESS = frozenset({"B", "KB", "MB", "GB", "KiB", "MiB", "GiB", "°C", "%", "tokens", "1"})
 #: A span shorter than this says too little about pressure.
 _SHORT_S = 0.02
 _PRESSURE, _STAT = Path("/proc/pressure/cpu"), Path("/proc/stat")
@@ -149,12 +151,13 @@ class Measure:
                 rows.setdefault((name, unit, better, labels), []).append((value, mark))
         for (name, unit, better, labels), taken in rows.items():
             values, marks = zip(*taken, strict=True)
-            self._put(Measurement(name, unit, better, values, marks, dict(labels)))
+            self._put(Measurement(name, unit, better, values, _fitting(unit, marks), dict(labels)))
 
     def _figure(self, figure: Figure, labels: Mapping[str, object]) -> Measurement:
         marks = tuple(self._marks) if len(self._marks) == len(figure.values) else self._whole_run(len(figure.values))
         own = {**figure.labels, **{key: str(label) for key, label in labels.items()}}
-        return self._put(Measurement(figure.name, figure.unit, figure.better, figure.values, marks, own))
+        fitting = _fitting(figure.unit, marks)
+        return self._put(Measurement(figure.name, figure.unit, figure.better, figure.values, fitting, own))
 
     def _whole_run(self, count: int) -> tuple[Mark | None, ...]:
         """Marks for figures that are not one per iteration: what is true of any of them is true of all."""
@@ -183,6 +186,11 @@ class Measure:
         except AdbError:
             text = ""
         return throttling.signals(text)
+
+
+def _fitting(unit: str, marks: Sequence[Mark | None]) -> tuple[Mark | None, ...]:
+    """The marks that mean something for a unit: a peak of memory is none the worse for a slow CPU."""
+    return tuple(mark if unit not in _TIMELESS or mark is Mark.WARMUP else None for mark in marks)
 
 
 class _HostPressure:

@@ -3,7 +3,7 @@
 Loaded through the `pytest11` entry point, so that a suite needs no `conftest.py` to know the farm's fixtures and
 markers. It does nothing until there is a device: in the farm's sandbox (the variable FARM_ATTEMPT), or at a desk with
 
-    pytest suites/latency --device auto --bundle build/bundle
+    pytest suites/latency --device auto [--bundle DIR]
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ DESCRIPTIONS = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("device farm")
     group.addoption("--device", metavar="auto|SERIAL,…", help="run on this device, or on any free one (auto)")
-    group.addoption("--bundle", metavar="DIR", help="folder with bundle.yaml: the engine that is tested")
+    group.addoption(
+        "--bundle", metavar="DIR", help="folder with bundle.yaml: the engine under test [the reference engine]"
+    )
     group.addoption("--journal", metavar="FILE", help="where a run at a desk leaves its journal [./journal.jsonl]")
     group.addoption(
         "--engine-env", metavar="K=V", action="append", default=[], help="environment of the engine on the device"
@@ -77,6 +79,7 @@ def pytest_configure_node(node: Any) -> None:
     desk = node.config.stash.get(_DESK, None)
     if desk is not None:
         node.workerinput["farm_ear"] = str(desk.ear)
+        node.workerinput["farm_bundle"] = str(desk.bundle)
 
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)

@@ -75,11 +75,13 @@ def test_a_turn_is_disturbed_when_somebody_waited_and_no_cpu_was_idle(host: Host
     bench = Bench()
     for turn in measuring(bench).repeat(4, warmup=1):
         turn.value("x", 5, unit="s", better="lower")
+        turn.value("peak", 7, unit="MB", better="lower")
         waited, idle = {-1: (0.0, 0.9), 0: (0.0, 0.9), 1: (0.9, 0.0), 2: (0.9, 0.5), 3: (0.1, 0.0)}[turn.index]
         host.second(waited=waited, idle=idle)
-    (record,) = bench.records
-    assert record["marks"] == ["warmup", None, "disturbed", None, None]
-    assert record["values"] == [5.0] * 5
+    time_taken, memory = bench.records
+    assert time_taken["marks"] == ["warmup", None, "disturbed", None, None]
+    assert time_taken["values"] == [5.0] * 5
+    assert memory["marks"] == ["warmup", None, None, None, None], "memory does not depend on how busy the host is"
 
 
 def test_a_turn_is_throttled_when_the_device_says_so_before_or_after_it(host: Host) -> None:

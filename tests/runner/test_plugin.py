@@ -258,12 +258,14 @@ def test_a_desk_without_a_device_or_bundle_says_what_to_type(
     pack = write_pack(tmp_path / "pack", {"s/test_desk.py": DESK})
     port: int = adb_server.port  # type: ignore[attr-defined]
     none = desk(str(pack), port=port, state=tmp_path / "state", cwd=tmp_path)
-    assert "--device auto --bundle DIR" in none.stdout
+    assert "--device auto [--bundle DIR]" in none.stdout
     unknown = desk(str(pack), "--device", "NOBODY", "--bundle", "x", port=port, state=tmp_path / "state", cwd=tmp_path)
     assert unknown.returncode != 0
     assert "lists no device for --device NOBODY" in unknown.stdout + unknown.stderr
-    bundle = desk(str(pack), "--device", phone.serial, port=port, state=tmp_path / "state", cwd=tmp_path)
-    assert "engine.package" in bundle.stdout + bundle.stderr
+    arguments = (str(pack), "--device", phone.serial, "--bundle", "elsewhere")
+    bundle = desk(*arguments, port=port, state=tmp_path / "state", cwd=tmp_path)
+    assert bundle.returncode != 0
+    assert "--bundle" in bundle.stdout + bundle.stderr
 
 
 def test_the_summary_leaves_marked_values_out_of_the_median() -> None:
