@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 from collections.abc import Iterator
 
@@ -24,7 +25,9 @@ def farm() -> Iterator[RealFarm]:
         yield made
     finally:
         made.close()
-        fleet.stop_all(made.state.with_name(made.state.name + "-twin"))
+        twins = made.state.with_name(made.state.name + "-twin")
+        fleet.stop_all(twins)
+        shutil.rmtree(twins, ignore_errors=True)
 
 
 def device(farm: RealFarm) -> tables.Device:
