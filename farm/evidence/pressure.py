@@ -1,17 +1,21 @@
-"""Pressure stall information: for how long somebody on a machine had to wait for the CPU.
+"""Was a machine busy with other things? Pressure stall information and idle time, between two readings.
 
 `/proc/pressure/cpu` (Linux 4.20 and newer):
 
     some avg10=0.00 avg60=0.12 avg300=0.05 total=9159455
 
-`total` counts microseconds in which at least one task was ready to run and did not. Between two readings its share of
-the time says whether others disturbed what ran meanwhile.
+`total` counts microseconds in which at least one task was ready to run and did not. A task that its control group's
+quota holds back counts too (the kernel cannot tell), so that pressure alone proves nothing where CPU quotas are used:
+only together with a machine that had no idle time left does it say that others were in the way.
+
+`/proc/stat`, first line: ticks spent in user, nice, system, idle, iowait, irq, softirq, steal, … by all CPUs together.
 """
 
 from __future__ import annotations
 
 import re
 
+_CPU = re.compile(r"^cpu +((?:\d+ ?){4,10})", re.MULTILINE)
 _SOME = re.compile(r"^some .*\btotal=(\d+)", re.MULTILINE)
 
 
@@ -26,3 +30,19 @@ def share(before_us: int | None, after_us: int | None, seconds: float) -> float 
     if before_us is None or after_us is None or seconds <= 0 or after_us < before_us:
         return None
     return min(1.0, (after_us - before_us) / 1e6 / seconds)
+
+
+def ticks(stat: str) -> tuple[int, int] | None:
+    """(idle, all) ticks of all CPUs since boot, from `/proc/stat`; waiting for the disk counts as idle."""
+    match = _CPU.search(stat[:4096])
+    if match is None:
+        return None
+    fields = [int(field) for field in match[1].split()[:8]]
+    return fields[3] + (fields[4] if len(fields) > 4 else 0), sum(fields)
+
+
+def idle_share(before: tuple[int, int] | None, after: tuple[int, int] | None) -> float | None:
+    """Share of the CPUs' time that was idle between two readings; None when it is not known."""
+    if before is None or after is None or after[1] <= before[1]:
+        return None
+    return max(0.0, min(1.0, (after[0] - before[0]) / (after[1] - before[1])))
