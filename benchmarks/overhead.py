@@ -1,6 +1,6 @@
 """What the farm costs: one workload through the farm, and by a bare script with adbutils and pytest, side by side.
 
-    python benchmarks/overhead.py [--seconds 66] [--rounds 1]
+    python benchmarks/overhead.py [--seconds 80] [--rounds 1]
 
 Both start the same engine equally often on the same virtual device, push and hash the same files, and stream the same
 logcat. The farm's time is from submitting to the run's end with its result in the database, cleaning and verification
@@ -54,6 +54,7 @@ class Bench:
     work: dict[str, Any]
     times: dict[str, list[float]] = field(default_factory=lambda: {"bare": [], "farm": []})
     phases: list[dict[str, float]] = field(default_factory=list)
+    loads: list[float] = field(default_factory=list)  # of the machine, one minute's average, as each turn begins
 
     def shell(self, *command: str) -> str:
         """A command on the device, by the stock adb."""
@@ -67,6 +68,7 @@ class Bench:
 
     def prepare(self) -> None:
         """The same start for everybody: nothing of an earlier turn on the device, and cool."""
+        self.loads.append(round(os.getloadavg()[0], 2))
         self.connect()
         self.shell("rm -rf /data/local/tmp/overhead /data/local/tmp/farm")
         until = time.monotonic() + 300
@@ -140,7 +142,7 @@ class Bench:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=66.0, help="aimed length of the workload")
+    parser.add_argument("--seconds", type=float, default=80.0, help="aimed length of the workload")
     parser.add_argument("--rounds", type=int, default=1, help="rounds of bare, farm, farm, bare")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an end from outside tidies up as well
@@ -175,14 +177,15 @@ def _run(folder: Path, seconds: float, rounds: int) -> dict[str, Any]:
         _python("virtual", "stop", "--all", "--dir", virtual)
         Parts(settings).stop_adb()
         subprocess.run([*bench.adb, "kill-server"], capture_output=True, timeout=30)
-    bare, farm = median(bench.times["bare"]), median(bench.times["farm"])
+    pairs = [farm / bare for bare, farm in zip(bench.times["bare"], bench.times["farm"], strict=True)]
     return {
         "workload": bench.work | {"device": PROFILE, "virtual": True},
-        "machine": {"cpus": os.cpu_count(), "load": os.getloadavg()[0]},
+        "machine": {"cpus": os.cpu_count(), "load_before_each": bench.loads},
         "bare_s": bench.times["bare"],
         "farm_s": bench.times["farm"],
         "phases_s": bench.phases,
-        "ratio": farm / bare,
+        "pairs": pairs,
+        "ratio": median(pairs),
         "aim": AIM,
     }
 
@@ -192,7 +195,11 @@ def _print(result: dict[str, Any]) -> None:
         print(f"{name:>5}  " + "  ".join(f"{seconds:7.2f} s" for seconds in result[f"{name}_s"]))
     for spans in result["phases_s"]:
         print("       " + ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in spans.items()))
+    print("load   " + "  ".join(f"{load:.1f}" for load in result["machine"]["load_before_each"][1:]))
+    print("pairs  " + "  ".join(f"{pair:.3f}" for pair in result["pairs"]))
     print(f"ratio  {result['ratio']:.3f}  (aim: at most {AIM})")
+    if max(result["machine"]["load_before_each"]) > 2 * (os.cpu_count() or 1):
+        print("The machine was busy with other things: do not believe these figures.")
     print(json.dumps(result))
 
 
