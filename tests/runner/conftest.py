@@ -11,6 +11,8 @@ from tests.devices import AdbServer, StartVirtualDevice
 from tests.runner.attempts import Attempts, Bundle
 from virtual import fleet
 
+collect_ignore = ["hostile"]  # packs that are run in the sandbox, never here
+
 
 @pytest.fixture(scope="session")
 def tiny_bundle(
