@@ -27,7 +27,7 @@ _HOST = "127.0.0.1"
 
 
 class AdbServer:
-    """An adb server on 127.0.0.1:`port` whose key, log and pid are in `key_dir`.
+    """An adb server on 127.0.0.1:`port` whose key and log are in `key_dir`; its pid lies beside it, in `state_file`.
 
     `usb` False leaves USB devices alone; None: used where this machine has a USB bus.
     """
@@ -44,6 +44,11 @@ class AdbServer:
     def client(self) -> Client:
         """adbutils' client of this server; it never starts a server by itself."""
         return Client(self.host, self.port)
+
+    @property
+    def state_file(self) -> Path:
+        """`{"pid", "port"}` of the server started last. Not in `key_dir`: adb takes each new file there for a key."""
+        return self.key_dir.with_name(f"{self.key_dir.name}-server.json")
 
     def start(self, timeout_s: float = 30.0) -> bool:
         """Make sure that a server of the pinned version answers; True if this call started it.
@@ -76,7 +81,7 @@ class AdbServer:
             if limit.expired:
                 raise AdbServerGone(f"the adb server on port {self.port} does not answer after {timeout_s:g} s")
             time.sleep(0.02)
-        (self.key_dir / "server.json").write_text(json.dumps({"pid": self._process.pid, "port": self.port}))
+        self.state_file.write_text(json.dumps({"pid": self._process.pid, "port": self.port}))
         self._check_version()
         return True
 
@@ -105,7 +110,7 @@ class AdbServer:
         if self._process is not None and self._process.poll() is not None:
             self._process = None  # our child: take its exit status, a zombie looks alive
         try:
-            pid = int(json.loads((self.key_dir / "server.json").read_text())["pid"])
+            pid = int(json.loads(self.state_file.read_text())["pid"])
             command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except (OSError, ValueError, KeyError):
             return None

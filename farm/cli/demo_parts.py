@@ -70,7 +70,7 @@ class Parts:
     def stop_adb(self) -> None:
         """End the farm's own adb server, which outlives the farm while runners use it and refuses `kill-server`."""
         try:
-            told = json.loads((self._settings.state / "adb" / "server.json").read_text())
+            told = json.loads((self._settings.state / "adb-server.json").read_text())
             pid, port = int(told["pid"]), str(told["port"])
         except (OSError, ValueError, KeyError, TypeError):
             return  # none was ever started

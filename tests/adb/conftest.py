@@ -61,7 +61,7 @@ def free_port() -> int:
 @pytest.fixture(scope="session")
 def farm_server() -> Iterator[AdbServer]:
     with tempfile.TemporaryDirectory(prefix="fa-") as folder:
-        server = AdbServer(free_port(), Path(folder), usb=False)
+        server = AdbServer(free_port(), Path(folder, "adb"), usb=False)
         server.start()
         yield server
         server.stop()

@@ -63,6 +63,13 @@ def test_the_key_is_made_in_the_servers_own_folder(own_server: AdbServer) -> Non
     assert (own_server.key_dir / ".android" / "adbkey").exists()
 
 
+def test_nothing_that_is_no_key_is_put_into_the_key_folder_of_a_running_server(own_server: AdbServer) -> None:
+    eventually(lambda: own_server.pid() is not None)
+    assert {path.name for path in own_server.key_dir.iterdir()} <= {".android", "server.log", "adb.log"}
+    assert own_server.client.server_version() == 41
+    assert "Failed to read key" not in (own_server.key_dir / "server.log").read_text()
+
+
 def test_a_port_that_is_taken_by_something_else_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
