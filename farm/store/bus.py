@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import delete, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from farm.store import tables
@@ -22,7 +22,7 @@ from farm.store import tables
 BACKLOG = 1000
 #: Most rows read from the table at once.
 PAGE = 500
-#: How long changes are kept.
+#: How long changes are kept (farm.store.upkeep): who was away longer loads its page anew.
 KEEP = timedelta(days=1)
 
 
@@ -57,11 +57,6 @@ def changes_after(session: Session, since_id: int, limit: int = PAGE) -> list[Ch
         select(tables.Change).where(tables.Change.id > since_id).order_by(tables.Change.id).limit(limit)
     )
     return [_change(row) for row in rows]
-
-
-def prune(session: Session, now: datetime, keep: timedelta = KEEP) -> None:
-    """Forget changes that are older than `keep`."""
-    session.execute(delete(tables.Change).where(tables.Change.at < now - keep))
 
 
 def _change(row: tables.Change) -> Change:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from farm.domain.devices import Connection, DeviceFacts, Health, Readiness
@@ -66,12 +66,6 @@ def note_temperature(session: Session, row: tables.Device, celsius: float | None
     row.temperature_c, row.readiness_at = celsius, now
     if celsius is not None:
         event(session, row.id, now, "temperature", {"celsius": round(celsius, 2)})
-
-
-def prune_temperatures(session: Session, before: datetime) -> None:
-    """Forget old points of the curves; every other event stays."""
-    old = (tables.DeviceEvent.kind == "temperature", tables.DeviceEvent.at < before)
-    session.execute(delete(tables.DeviceEvent).where(*old))
 
 
 def set_health(

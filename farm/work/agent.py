@@ -26,6 +26,7 @@ from farm.work.context import Work
 from farm.work.heart import Heart
 from farm.work.inventory import InventoryKeeper
 from farm.work.sightings import Sightings
+from farm.work.upkeep import Upkeep
 from farm.work.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ _TICK_S = 1.0
 _GRACE_S = 5.0
 _REPAIR_EVERY_S = 15.0
 _CLEAN_EVERY_S = 10.0
+_UPKEEP_EVERY_S = 60.0
 
 
 class Agent:
@@ -47,6 +49,7 @@ class Agent:
         self._sightings = Sightings(work, self._inventory)
         self._watch = Watch(work)
         self._heart = Heart(work)
+        self._upkeep = Upkeep(work)
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._tracker = Tracker(self._server, on_change=lambda _entries: self._wake.set(), on_server=log.warning)
@@ -112,6 +115,7 @@ class Agent:
                 self._submit(f"look {row.id}", 1.0 if row.health == "suspect" else every, self._watch.look, row.id)
         self._orphans()
         self._submit("repair", _REPAIR_EVERY_S, self._repair)
+        self._submit("upkeep", _UPKEEP_EVERY_S, self._upkeep.once)
 
     def _addresses(self) -> set[str]:
         """What is to be kept connected: the file's addresses and, when it wants them, running virtual devices."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,7 +20,7 @@ from farm.domain.leases import HARD_END, HEARTBEAT, LeaseVerdict
 from farm.domain.outcomes import Outcome, Phase, State
 from farm.domain.selectors import parse
 from farm.store import devices, leases, runs, tables
-from farm.store.bus import KEEP, Change, prune, touch
+from farm.store.bus import Change, touch
 from farm.store.db import Database
 from farm.work.admission import selector_of
 from farm.work.settings import WorkSettings
@@ -32,7 +31,6 @@ log = logging.getLogger(__name__)
 #: Puts an attempt's workflow into its host's queue, inside the session's own transaction.
 Enqueue = Callable[[Session, tables.Attempt], None]
 #: Changes that can make a waiting job startable, or a reason stale.
-_PRUNE_EVERY_S = 600.0
 _TOPICS = frozenset({"run", "job", "device", "attempt", "lease"})
 
 
@@ -45,7 +43,6 @@ class Planner:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._since = db.now()
-        self._prune_at = 0.0
 
     def start(self) -> None:
         self._since = self._db.now()
@@ -73,7 +70,6 @@ class Planner:
                 return
             try:
                 self.once()
-                self._prune()
             except Exception:  # the next pass begins from what the database says then
                 log.exception("a planning pass failed; trying again at the next change")
                 self._stopping.wait(0.5)
@@ -103,16 +99,6 @@ class Planner:
                 log.warning("lease %d of device %d (%s): %s", lease.id, lease.device_id, lease.holder, why.value)
                 if why is LeaseVerdict.SILENT:
                     close_if_host_is_lost(session, lease, now)
-
-    def _prune(self) -> None:
-        """Changes are kept for a day: whoever was away longer loads its page anew."""
-        if time.monotonic() < self._prune_at:
-            return
-        self._prune_at = time.monotonic() + _PRUNE_EVERY_S
-        with self._db.session() as session:
-            now = self._db.now(session)
-            prune(session, now)
-            devices.prune_temperatures(session, now - KEEP)
 
     def _grant(self, grant: scheduling.Grant) -> None:
         try:

@@ -13,7 +13,6 @@ from farm.adb.health import HealthReport
 from farm.domain.devices import Availability, availability
 from farm.store import devices, leases, tables
 from farm.store.artifacts import ArtifactStore
-from farm.store.bus import prune, touch
 from farm.store.db import Database
 from farm.work.clean import dirty_file
 from farm.work.context import Work
@@ -128,24 +127,6 @@ def test_a_lease_that_nobody_cleaned_after_frees_its_device_only_for_cleaning(wo
     assert (device.health, device.health_by) == ("bad", "clean")
     assert dirty_file(work, "d1").exists()
     assert Watch(work).needs_cleaning(device)
-
-
-def test_changes_and_temperatures_are_forgotten_after_a_day_and_the_rest_of_the_history_stays(db: Database) -> None:
-    device = add_device(db, "d1")
-    now = datetime.now(UTC)
-    with db.session() as session:
-        touch(session, "run", 1, at=now - timedelta(days=2))
-        touch(session, "run", 2, at=now)
-        add = (("temperature", now - timedelta(days=2)), ("temperature", now), ("rebooted", now - timedelta(days=2)))
-        for kind, at in add:
-            devices.event(session, device, at, kind, {})
-    with db.session() as session:
-        prune(session, now)
-        devices.prune_temperatures(session, now - timedelta(days=1))
-    with db.read() as session:
-        assert [c.ref for c in session.scalars(select(tables.Change))] == ["2"]
-        left = [(e.kind, e.at) for e in session.scalars(select(tables.DeviceEvent).order_by(tables.DeviceEvent.id))]
-        assert left == [("temperature", now), ("rebooted", now - timedelta(days=2))]
 
 
 def test_a_second_farm_in_the_same_state_folder_is_refused(db: Database, store: ArtifactStore, tmp_path: Path) -> None:
