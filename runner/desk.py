@@ -60,6 +60,14 @@ class Desk:
         self._taken: pool.Taken | None = None
         self.ear = self._folder / "runner.sock"
         self.path = Path()
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> None:
+        config = self._config
         worker = getattr(config, "workerinput", None)
         self.bundle = Path(worker["farm_bundle"]) if worker is not None else _bundle_folder(config)
         if worker is not None:

@@ -10,8 +10,8 @@ import pytest
 
 from runner.suite import Engine, Measure
 
-PROMPT_TOKENS = 48
-OUTPUT_TOKENS = 32
+PROMPT_TOKENS = 64
+OUTPUT_TOKENS = 64
 REPETITIONS = 5
 
 
