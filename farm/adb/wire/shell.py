@@ -29,8 +29,10 @@ CHUNK = 1 << 18
 F_SETPIPE_SZ = 1031
 KILL_GRACE_S = 0.25
 """Between SIGHUP and SIGKILL for a command whose client went away."""
+INPUT_TAKEN_S = 60.0
+"""For a command without v2 to take the rest of its input after its client closed the stream."""
 INPUT_ENDED_GRACE_S = 10.0
-"""For a command without v2 to finish after its client closed the stream."""
+"""Then, for it to finish."""
 _FRAME = struct.Struct("<BI")
 
 
@@ -267,9 +269,10 @@ class _Session:
         await asyncio.gather(*outputs, return_exceptions=True)
         self._close_outputs()
         try:
-            async with asyncio.timeout(INPUT_ENDED_GRACE_S):
+            async with asyncio.timeout(INPUT_TAKEN_S):
                 await asyncio.shield(feeder)
-                self._close_stdin()
+            self._close_stdin()
+            async with asyncio.timeout(INPUT_ENDED_GRACE_S):
                 await asyncio.shield(self._process.wait())
         except TimeoutError:
             return False
