@@ -37,7 +37,7 @@ PATIENCE_MS = 45_000
 expect.set_options(timeout=PATIENCE_MS)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop runs in this thread: other modules' tests want their own
 def browser() -> Iterator[Browser]:
     assert CHROMIUM, "no chromium on this machine: `python tools/setup.py --with-tests` says how to get one"
     with sync_playwright() as playwright:
