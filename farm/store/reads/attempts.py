@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from farm.store import tables
 from farm.store.reads.results import MeasurementRow, TestCell, measurements, test_cells
 from farm.store.reads.runs import RunRow, run_query, run_rows
 from farm.store.reads.shared import (
+    MAX_CHUNKS,
+    TEMPERATURE,
     IncidentRow,
     Point,
     Series,
     device_refs,
     incident_rows,
+    recorded_temperatures,
     temperature_events,
     thin,
     unpack_chunk,
@@ -26,7 +29,6 @@ from farm.store.reads.tries import AttemptRow, attempt_row, attempts_of, phase_s
 MAX_INCIDENTS = 200
 MAX_ARTIFACTS = 500
 MAX_TESTS = 5000
-MAX_CHUNKS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ def attempt(session: Session, attempt_id: int, now: datetime) -> AttemptDetail |
         measurements=tuple(measurements(session, [attempt_id])),
         incidents=incident_rows(incidents, devices),
         artifacts=tuple(artifacts(session, attempt_id)),
-        series=(*_temperature(session, row, now), *_series(session, attempt_id)),
+        series=_series(session, row, now),
         siblings=tuple((a.id, a.number, a.outcome) for a in tried),
     )
 
@@ -171,18 +173,20 @@ def _tests(session: Session, attempt: tables.Attempt) -> tuple[TestRow, ...]:
     )
 
 
-def _temperature(session: Session, row: tables.Attempt, now: datetime) -> tuple[Series, ...]:
-    """The device's own readings while the attempt lasted."""
-    heat = temperature_events(session, [row.device_id], row.created_at, row.ended_at or now)
-    points = heat.get(row.device_id, [])
-    return (Series("temperature", "°C", thin(points)),) if points else ()
+def _series(session: Session, row: tables.Attempt, now: datetime) -> tuple[Series, ...]:
+    """The temperature first (the attempt's own, else the device's readings while it lasted), then the rest by name.
 
-
-def _series(session: Session, attempt_id: int) -> tuple[Series, ...]:
-    """What tests and sampler recorded, by name; each chunk is bounded, and so is their number."""
+    What tests and sampler recorded; each chunk is bounded, and so is their number.
+    """
+    heat = recorded_temperatures(session, [row.id]).get(row.id)
+    if heat is None:
+        history = temperature_events(session, [row.device_id], row.created_at, row.ended_at or now)
+        heat = history.get(row.device_id, [])
     c = tables.SeriesChunk
-    query = select(c.name, c.unit, c.data).where(c.attempt_id == attempt_id).order_by(c.began_at, c.seq)
-    points: dict[tuple[str, str], list[Point]] = {}
-    for name, unit, data in session.execute(query.limit(MAX_CHUNKS)):
+    others = or_(c.name != TEMPERATURE, c.unit != "°C")
+    query = select(c.name, c.unit, c.data).where(c.attempt_id == row.id).order_by(c.began_at, c.seq)
+    points: dict[tuple[str, str], list[Point]] = {(TEMPERATURE, "°C"): heat}
+    for name, unit, data in session.execute(query.where(others).limit(MAX_CHUNKS)):
         points.setdefault((name, unit), []).extend(unpack_chunk(data))
-    return tuple(Series(name, unit, thin(found)) for (name, unit), found in sorted(points.items()) if found)
+    order = sorted(points, key=lambda key: (key[0] != TEMPERATURE, key))
+    return tuple(Series(*key, thin(points[key])) for key in order if points[key])

@@ -29,6 +29,7 @@ from farm.store.reads.shared import (
     Series,
     device_refs,
     incident_rows,
+    recorded_temperatures,
     temperature_events,
     thin,
 )
@@ -305,14 +306,15 @@ def _job_row(
 
 
 def _temperatures(session: Session, tried: Sequence[tables.Attempt], now: datetime) -> dict[int, Series]:
-    """Attempt id → the device's temperature while the attempt lasted."""
+    """Attempt id → the temperature while the attempt lasted: its own series, else what the device's history has."""
+    own = recorded_temperatures(session, (row.id for row in tried))
     spans = {row.id: (row.device_id, row.created_at, row.ended_at or now) for row in tried}
     since = min((began for _, began, _ in spans.values()), default=now)
     until = max((ended for _, _, ended in spans.values()), default=now)
     heat = temperature_events(session, (device_id for device_id, _, _ in spans.values()), since, until)
     found: dict[int, Series] = {}
     for attempt_id, (device_id, began, ended) in spans.items():
-        points = [p for p in heat.get(device_id, ()) if began <= p.at <= ended]
+        points = own.get(attempt_id) or [p for p in heat.get(device_id, ()) if began <= p.at <= ended]
         if points:
             found[attempt_id] = Series("temperature", "°C", thin(points))
     return found

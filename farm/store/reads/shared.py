@@ -18,7 +18,9 @@ from farm.store import tables
 MAX_POINTS = 240
 #: Largest series chunk that is unpacked, bytes.
 _MAX_CHUNK = 4 * 1024 * 1024
-#: The kind under which the agent files temperature readings in a device's history.
+#: Most chunks of series that one page unpacks.
+MAX_CHUNKS = 500
+#: The kind under which the agent files temperature readings in a device's history, and the series of an attempt's own.
 TEMPERATURE = "temperature"
 
 
@@ -156,3 +158,20 @@ def temperature_events(
         if isinstance(value, int | float):
             found.setdefault(device_id, []).append(Point(at, float(value)))
     return {device_id: points[::-1] for device_id, points in found.items()}
+
+
+def recorded_temperatures(session: Session, attempt_ids: Iterable[int]) -> dict[int, list[Point]]:
+    """The attempts' own series `temperature` (°C) by attempt id, oldest first: denser than the device's history.
+
+    An attempt with fewer than two points of it is left out: that is no curve.
+    """
+    c = tables.SeriesChunk
+    query = (
+        select(c.attempt_id, c.data)
+        .where(c.attempt_id.in_(sorted(set(attempt_ids))), c.name == TEMPERATURE, c.unit == "°C")
+        .order_by(c.began_at, c.seq)
+    )
+    found: dict[int, list[Point]] = {}
+    for attempt_id, data in session.execute(query.limit(MAX_CHUNKS)):
+        found.setdefault(attempt_id, []).extend(unpack_chunk(data))
+    return {id_: sorted(points, key=lambda p: p.at) for id_, points in found.items() if len(points) > 1}

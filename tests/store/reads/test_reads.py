@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import zstandard
 from sqlalchemy import event, select
 from sqlalchemy.orm import Session
 
@@ -316,6 +318,37 @@ def test_a_bundle_is_found_by_name_hash_or_its_beginning(session: Session) -> No
     pack = bundles.pack(session, "builtin")
     assert pack is not None
     assert [suite.name for suite in pack.suites] == ["smoke", "fingerprint", "latency"]
+
+
+def test_an_attempts_own_temperature_series_goes_before_the_devices_history(tmp_path: Path) -> None:
+    db = seeded(tmp_path / "farm.sqlite", NOW)
+    with db.read() as session:
+        before = runs.run(session, RETRIED, NOW)
+    assert before is not None
+    kept, replaced = list(before.temperatures)[:2]
+    began = NOW - timedelta(minutes=40)
+    own = [Point(began + timedelta(seconds=n / 2), 30.0 + n) for n in range(6)]
+
+    def chunk(attempt_id: int, seq: int, points: list[Point]) -> t.SeriesChunk:
+        pairs = b"".join(struct.pack("<dd", p.at.timestamp(), p.value) for p in points)
+        span = {"began_at": points[0].at, "ended_at": points[-1].at, "count": len(points)}
+        data = zstandard.compress(pairs)
+        return t.SeriesChunk(
+            attempt_id=attempt_id, seq=seq, device_id=1, name="temperature", unit="°C", data=data, **span
+        )
+
+    with db.session() as session:
+        session.add_all([chunk(replaced, 9001, own[3:]), chunk(replaced, 9002, own[:3]), chunk(kept, 9003, own[:1])])
+    with db.read() as session:
+        found = runs.run(session, RETRIED, NOW)
+        shown = attempts.attempt(session, replaced, NOW)
+    db.close()
+    assert found is not None
+    assert shown is not None
+    assert list(found.temperatures[replaced].points) == own
+    assert found.temperatures[kept] == before.temperatures[kept]  # one point is no curve
+    assert [s.name for s in shown.series].count("temperature") == 1
+    assert list(shown.series[0].points) == own
 
 
 def test_nothing_is_there_in_an_empty_farm(tmp_path: Path) -> None:
