@@ -89,7 +89,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
         return None
     from runner import pool
 
-    return max(1, len(pool.candidates(str(config.getoption("--device")))))
+    return max(1, pool.count(str(config.getoption("--device"))))
 
 
 def pack_of(start: Path) -> Path | None:

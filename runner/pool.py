@@ -62,6 +62,21 @@ def candidates(wanted: str) -> list[AdbEntry]:
     return [entry for entry in online if {entry.address, entry.serial} & names or _serial(entry) in names]
 
 
+def count(wanted: str) -> int:
+    """How many devices `wanted` stands for. pytest.UsageError for a named one that does not answer: a device that was
+    asked for is never left out in silence."""
+    entries = candidates(wanted)
+    if wanted != "auto":
+        known = {name for entry in entries for name in (entry.address, entry.serial, _serial(entry))}
+        missing = sorted(set(wanted.split(",")) - known)
+        if missing:
+            raise pytest.UsageError(
+                f"--device names {', '.join(missing)}, which adb on port {adb_port()} does not list as online "
+                "(adb devices -l shows what is there)"
+            )
+    return len(entries)
+
+
 def take(wanted: str, holder: str) -> Taken:
     """A free device, locked. pytest.UsageError that says what is there when none becomes free."""
     deadline = time.monotonic() + POOL_WAIT_S

@@ -226,6 +226,20 @@ def test_a_suite_runs_at_a_desk_without_any_server(
     }
 
 
+def test_a_device_that_was_named_is_never_left_out_in_silence(
+    attempts: Attempts, phone: fleet.Running, tiny_bundle: object, tmp_path: Path, adb_server: object
+) -> None:
+    pack = write_pack(tmp_path / "pack", {"s/test_desk.py": DESK})
+    folder = str(tiny_bundle.folder)  # type: ignore[attr-defined]
+    port: int = adb_server.port  # type: ignore[attr-defined]
+    both = f"{phone.serial},no-such-device"
+    done = desk(
+        str(pack), "--device", both, "--bundle", folder, "-n", "auto", port=port, state=tmp_path / "s", cwd=tmp_path
+    )
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout + done.stderr
+    assert "--device names no-such-device" in done.stdout + done.stderr
+
+
 def test_workers_at_a_desk_take_a_device_each(
     attempts: Attempts,
     phone: fleet.Running,
