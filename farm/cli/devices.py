@@ -34,6 +34,8 @@ def command(selector: str, as_json: bool) -> int:
     if as_json:
         print_json(fleet | {"devices": devices})
         return 0
+    for one in fleet["unidentified"]:
+        note(f"{one['address']} on {one['host']} is {one['state']}: {one['remedy']}")
     if not devices:
         note("No device yet. Plug one in with USB debugging on, or start virtual ones: `farm demo`.")
         return 0

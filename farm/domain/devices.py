@@ -22,6 +22,27 @@ class Connection(StrEnum):
     GONE = "gone"
 
 
+#: What adb says of a device that cannot tell who it is → what a person does about it.
+REMEDIES = {
+    Connection.UNAUTHORIZED: "accept the key on its screen (“always allow”)",
+    Connection.OFFLINE: "wait for it to boot, else pull the cable and put it in again",
+    Connection.RECOVERY: "it is in recovery: restart it into Android",
+    Connection.BOOTLOADER: "it is in its bootloader: restart it into Android",
+}
+#: Where this host's user may not open the USB device; adb's word for it begins with "no permissions".
+NO_PERMISSION = "this host may not open it: install adb's udev rules, or add the agent's user to the group plugdev"
+
+
+def remedy(state: str) -> str:
+    """What helps where adb lists a device in this state, in adb's own word."""
+    if state.startswith("no permissions"):
+        return NO_PERMISSION
+    try:
+        return REMEDIES[Connection(state)]
+    except (ValueError, KeyError):
+        return "nothing yet: it is on its way up"
+
+
 class Health(StrEnum):
     GOOD = "good"
     SUSPECT = "suspect"  # checked before the next use
@@ -99,11 +120,16 @@ class DeviceFacts:
         return flat
 
 
+def is_silent(seen_at: datetime | None, now: datetime) -> bool:
+    """Whether a host, or a device through it, was last heard of too long ago to be used."""
+    return seen_at is None or now - seen_at > STALE_AFTER
+
+
 def availability(device: DeviceFacts, now: datetime) -> tuple[Availability, str]:
     """Whether `device` can be granted at `now`, in one word, and why in a few."""
     if device.connection is Connection.GONE:
         return Availability.GONE, "adb does not list it"
-    if device.seen_at is None or now - device.seen_at > STALE_AFTER:
+    if is_silent(device.seen_at, now):
         return Availability.STALE, "its host is silent"
     if device.health is Health.BAD and (device.health_until is None or now < device.health_until):
         return Availability.QUARANTINED, device.health_reason or "quarantined"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from farm.store import tables as t
 from tests.dashboard.conftest import DESK, PHONE, ROOT, Site
 
 AXE = ROOT / ".cache" / "javascript" / "node_modules" / "axe-core" / "axe.min.js"
@@ -194,6 +196,16 @@ def test_an_empty_farm_says_what_to_do_first(empty_site: Site) -> None:
     expect(page.locator(".empty")).to_contain_text("Nothing found")
     page.goto("/runs/new")
     expect(page.locator(".empty")).to_contain_text("farm bundle build")
+    assert violations(page) == []
+
+
+def test_a_phone_that_has_not_accepted_the_key_is_the_first_thing_that_one_reads(empty_site: Site) -> None:
+    with empty_site.db.session() as session:
+        noted = {"unidentified": [{"address": "<b>3A02</b>", "state": "unauthorized"}]}
+        session.merge(t.Host(name="local", seen_at=datetime.now(UTC) + timedelta(days=1), drained=False, info=noted))
+    page = empty_site.page("/")
+    line = page.get_by_label("Devices that cannot say who they are")
+    expect(line).to_contain_text("<b>3A02</b> is unauthorized: accept the key on its screen")
     assert violations(page) == []
 
 

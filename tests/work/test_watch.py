@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from sqlalchemy import select
 
 from farm.adb import health
 from farm.adb.health import HealthReport
+from farm.adb.tracker import AdbEntry
 from farm.domain.devices import Availability, availability
 from farm.store import devices, leases, tables
 from farm.store.artifacts import ArtifactStore
@@ -18,7 +20,9 @@ from farm.work.clean import dirty_file
 from farm.work.context import Work
 from farm.work.heart import Heart
 from farm.work.host import AlreadyRunning, HostWork
+from farm.work.inventory import InventoryKeeper
 from farm.work.settings import WorkSettings
+from farm.work.sightings import Sightings
 from farm.work.watch import BAD_AFTER, Watch
 from tests.work.factories import add_device
 
@@ -140,3 +144,22 @@ def test_a_second_farm_in_the_same_state_folder_is_refused(db: Database, store: 
     assert first._lock is not None
     first._lock.close()
     host()._own(wait_s=0)
+
+
+def test_what_adb_lists_and_cannot_say_who_it_is_is_noted_with_its_host_until_it_can(work: Work) -> None:
+    keeper = InventoryKeeper(work.db, work.state / "devices.yaml", "local")
+    sightings = Sightings(work, keeper)
+
+    def noted() -> object:
+        with work.db.read() as session:
+            return session.get_one(tables.Host, "local").info.get("unidentified")
+
+    shy = AdbEntry("3A021FDF6", "unauthorized", "3A021FDF6", transport_id=7)
+    known = AdbEntry("127.0.0.1:d1", "offline", "127.0.0.1:d1", transport_id=8)
+    assert sightings.update([shy, known]) == []
+    assert noted() == [{"address": "3A021FDF6", "state": "unauthorized"}]  # the other has a row, and is a tile
+    assert sightings.update([replace(shy, state="device"), known]) == [replace(shy, state="device")]
+    assert noted() == []
+    with work.db.read() as session:
+        changes = session.scalars(select(tables.Change.ref).where(tables.Change.topic == "host")).all()
+    assert changes == ["local", "local"]

@@ -12,7 +12,16 @@ from typing import TypeVar
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from farm.domain.devices import STALE_AFTER, Availability, Connection, DeviceFacts, Health, Readiness, availability
+from farm.domain.devices import (
+    Availability,
+    Connection,
+    DeviceFacts,
+    Health,
+    Readiness,
+    availability,
+    is_silent,
+    remedy,
+)
 from farm.domain.outcomes import State
 from farm.store import tables
 from farm.store.reads.shared import Point, kind_of, model_of, temperature_events, thin
@@ -65,6 +74,16 @@ class HostRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Unidentified:
+    """A device that adb lists and that cannot say who it is: adb's word for its state, and what helps."""
+
+    host: str
+    address: str
+    state: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
 class Queue:
     """Jobs that wait. `oldest_why` is what the oldest of them waits for, in the planner's words."""
 
@@ -82,19 +101,26 @@ class Fleet:
     counts: dict[str, int]  # by Availability value; absent means none
     queue: Queue
     needs_hand: tuple[str, ...]  # names of devices that a person should look at
+    unidentified: tuple[Unidentified, ...]  # on hosts that are heard of
 
 
 def fleet(session: Session, now: datetime) -> Fleet:
     """Every device that is listed or was seen, listed ones first, by name; virtual ones are marked in their facts."""
     found = tiles(session, now)
     per_host = Counter(tile.facts.host for tile in found)
-    hosts = tuple(
-        HostRow(h.name, h.seen_at, h.seen_at is None or now - h.seen_at > STALE_AFTER, h.drained, per_host[h.name])
-        for h in session.scalars(select(tables.Host).order_by(tables.Host.name))
-    )
+    rows = list(session.scalars(select(tables.Host).order_by(tables.Host.name)))
+    hosts = tuple(HostRow(h.name, h.seen_at, is_silent(h.seen_at, now), h.drained, per_host[h.name]) for h in rows)
+    strangers = tuple(one for row in rows if not is_silent(row.seen_at, now) for one in _unidentified(row))
     counts = Counter(tile.availability.value for tile in found)
     needs = tuple(tile.facts.name for tile in found if _needs_hand(tile))
-    return Fleet(now, found, hosts, dict(counts), _queue(session), needs)
+    return Fleet(now, found, hosts, dict(counts), _queue(session), needs, strangers)
+
+
+def _unidentified(host: tables.Host) -> list[Unidentified]:
+    """What the host's agent noted; a note that makes no sense is passed over."""
+    noted = [one for one in host.info.get("unidentified") or [] if isinstance(one, dict)]
+    words = [(str(one.get("address") or "")[:200], str(one.get("state") or "")[:200]) for one in noted]
+    return [Unidentified(host.name, address, state, remedy(state)) for address, state in words if address and state]
 
 
 def tiles(session: Session, now: datetime, device_id: int | None = None) -> tuple[Tile, ...]:

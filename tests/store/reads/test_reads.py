@@ -180,6 +180,29 @@ def test_a_host_that_is_silent_makes_its_devices_stale(session: Session) -> None
     assert {tile.availability for tile in later.tiles} == {Availability.STALE, Availability.GONE}
 
 
+def test_what_adb_lists_and_cannot_say_who_it_is_is_shown_with_what_helps(tmp_path: Path) -> None:
+    db = seeded(tmp_path / "farm.sqlite", NOW)
+    noted = [
+        {"address": "3A021FDF6", "state": "unauthorized"},
+        {"address": "1234", "state": "no permissions (user is not in the plugdev group)"},
+        {"address": "10.0.0.7:5600", "state": "offline"},
+        {"address": "10.0.0.8:5600", "state": "connecting"},
+        {"address": "", "state": "offline"},
+        "nonsense",
+    ]
+    with db.session() as session:
+        session.get_one(t.Host, "lab-2").info = {"unidentified": noted}
+        session.get_one(t.Host, "local").info = {"unidentified": "nonsense"}
+    with db.read() as session:
+        found = fleet.fleet(session, NOW).unidentified
+        silent = fleet.fleet(session, NOW + timedelta(minutes=5)).unidentified
+    db.close()
+    assert [(one.host, one.address) for one in found] == [("lab-2", one["address"]) for one in noted[:4]]  # type: ignore[index]
+    for one, words in zip(found, ("accept the key", "udev", "boot", "on its way"), strict=True):
+        assert words in one.remedy
+    assert silent == ()  # what a silent host noted last is not known to be so
+
+
 def test_runs_come_newest_first_a_page_at_a_time(session: Session) -> None:
     first = runs.runs(session, limit=4)
     second = runs.runs(session, limit=4, before=first.before)
