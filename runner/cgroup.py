@@ -53,6 +53,7 @@ def make(name: str, root: Path = _ROOT) -> Group:
     for controller, own in _own_groups().items():
         version2 = controller == ""
         base = _base(root, controller) / own.lstrip("/")
+        _sweep(base)
         for limited in _LIMITS if version2 else [controller]:
             path = base / name
             v1, v2, limit = _LIMITS[limited]
@@ -67,6 +68,15 @@ def make(name: str, root: Path = _ROOT) -> Group:
                 group.paths.append(path)
             group.bounds.add(limited)
     return group
+
+
+def _sweep(base: Path) -> None:
+    """Remove what supervisors that were killed left here: groups named after a process that is gone."""
+    for path in base.glob("farm-attempt-*"):
+        pid = path.name.rsplit("-", 1)[-1]
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            with contextlib.suppress(OSError):
+                path.rmdir()
 
 
 def _own_groups() -> dict[str, str]:

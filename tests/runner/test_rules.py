@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from farm.domain.journal import Record
 from farm.domain.outcomes import Outcome
-from runner import sandbox, seccomp
+from runner import cgroup, sandbox, seccomp
 from runner.spec import Limits, SpecError, parse
 from runner.verdict import conclude, finished_tests
 from runner.watch import Signs, Stop, Watch
@@ -246,3 +247,21 @@ def test_an_attempt_without_a_key_says_which() -> None:
                 "limits": {"suite_s": 0},
             }
         )
+
+
+# ---- control groups ----
+
+
+def test_a_group_bounds_what_it_can_and_sweeps_what_killed_supervisors_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroup, "_own_groups", lambda: {"pids": "/", "memory": "/a"})
+    (tmp_path / "pids" / "farm-attempt-1-999999999").mkdir(parents=True)
+    (tmp_path / "pids" / f"farm-attempt-2-{os.getpid()}").mkdir()
+    group = cgroup.make("farm-attempt-3-1", tmp_path)
+    assert group.bounds == {"pids"}, "there is no memory hierarchy here"
+    assert sorted(p.name for p in (tmp_path / "pids").iterdir()) == [
+        f"farm-attempt-2-{os.getpid()}",
+        "farm-attempt-3-1",
+    ]
+    assert (tmp_path / "pids" / "farm-attempt-3-1" / "pids.max").read_text() == str(cgroup.MAX_TASKS)
