@@ -2,7 +2,7 @@
 // morphs it in place. Hidden pages hold no connection. Without this script a page is simply as old as its last load.
 "use strict";
 (() => {
-  const TOPICS = ["device", "run", "job", "attempt", "test", "measurement", "log"];
+  const TOPICS = ["host", "device", "run", "job", "attempt", "test", "measurement", "log"];
   const SETTLE_MS = 200; // changes come in bursts
   const REST_MS = 400; // least time between two requests
 
@@ -119,7 +119,8 @@
     if (details instanceof HTMLDetailsElement) details.dataset.touched = "";
   });
 
-  // What no change announces (a host that falls silent, a clock that runs) is read anew every few seconds.
+  // What no change announces (how long something lasts so far) is read anew every few seconds. A read that fails also
+  // tells that the farm is out of reach: a stream whose network went away says nothing.
   setInterval(() => {
     const el = part();
     if (!el || document.hidden) return;

@@ -379,7 +379,7 @@ class Change(Base):
     __tablename__ = "changes"
     id: Mapped[int] = mapped_column(primary_key=True)
     at: Mapped[datetime]
-    topic: Mapped[str] = mapped_column(String(40))  # device, run, job, attempt, test, measurement, log
+    topic: Mapped[str] = mapped_column(String(40))  # host, device, run, job, attempt, test, measurement, log
     ref: Mapped[str] = mapped_column(String(100))
     run_id: Mapped[int | None]
     device_id: Mapped[int | None]

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from farm.domain import scheduling
+from farm.domain.devices import is_silent
 from farm.domain.jobs import job_outcome, limits_of, settle_of
 from farm.domain.leases import HARD_END, HEARTBEAT, LeaseVerdict
 from farm.domain.outcomes import Outcome, Phase, State
@@ -43,9 +45,11 @@ class Planner:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._since = db.now()
+        self._silent: dict[str, bool] = {}  # by host, as last announced
 
     def start(self) -> None:
         self._since = self._db.now()
+        self._silent.clear()  # whoever looked before does not know how the hosts are now
         self._stopping.clear()
         self._db.bus.listen(self._heard)
         self._thread = threading.Thread(target=self._loop, name="planner", daemon=True)
@@ -76,6 +80,7 @@ class Planner:
 
     def once(self) -> scheduling.Plan:
         """One pass: expire leases, plan, grant, and write down why the rest waits."""
+        self._watch_hosts()
         self._expire()
         with self._db.read() as session:
             now = self._db.now(session)
@@ -87,6 +92,20 @@ class Planner:
         if made.waits or made.give_ups or broken:
             self._write_down(made, broken)
         return made
+
+    def _watch_hosts(self) -> None:
+        """A host that falls silent cannot say so itself: it is announced here, and so is its coming back."""
+        with self._db.read() as session:
+            now = self._db.now(session)
+            found = {h.name: is_silent(h.seen_at, now) for h in session.scalars(select(tables.Host))}
+        changed = [name for name, silent in found.items() if self._silent.get(name) is not silent]
+        if not changed:
+            return
+        with self._db.session() as session:
+            now = self._db.now(session)
+            for name in changed:
+                touch(session, "host", name, at=now)
+        self._silent = found
 
     def _expire(self) -> None:
         with self._db.read() as session:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from playwright.sync_api import Page, expect
 from sqlalchemy import delete, insert, select, update
@@ -91,6 +91,21 @@ def test_a_tiles_temperature_moves_by_itself(own_site: Site) -> None:
     temperature = page.locator(".tile", has_text="husky-v1").locator(".temperature")
     expect(temperature).to_have_text("48.2\u202f°C")
     expect(temperature).to_have_class("temperature hot")
+    assert _unreloaded(page)
+
+
+def test_a_host_that_falls_silent_is_shown_by_the_change_that_says_so(own_site: Site) -> None:
+    page = own_site.page("/")
+    _marked(page)
+    expect(page.get_by_role("alert")).to_have_count(0)
+    by_events_alone = "document.getElementById('live').removeAttribute('data-every')"
+    host = update(t.Host).where(t.Host.name == "lab-2")
+    page.evaluate(by_events_alone)
+    own_site.change("host", "lab-2", host.values(seen_at=datetime.now(UTC) - timedelta(minutes=5)))
+    expect(page.get_by_role("alert")).to_contain_text("Host lab-2 is silent")
+    page.evaluate(by_events_alone)
+    own_site.change("host", "lab-2", host.values(seen_at=datetime.now(UTC) + timedelta(days=1)))
+    expect(page.get_by_role("alert")).to_have_count(0)
     assert _unreloaded(page)
 
 

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from farm.domain.devices import STALE_AFTER
 from farm.domain.leases import HEARTBEAT
 from farm.store import leases, tables
 from farm.store.artifacts import ArtifactStore
@@ -199,3 +200,29 @@ def test_many_planners_at_once_start_every_job_once_and_no_device_twice(farm: Da
         attempts = session.scalars(select(tables.Attempt)).all()
     assert sorted(lease.device_id for lease in held) == [1, 2, 3, 4, 5, 6]
     assert len({a.job_id for a in attempts}) == len(attempts) == 6
+
+
+def test_a_host_that_falls_silent_is_announced_once_and_so_is_its_coming_back(farm: Database) -> None:
+    def announced() -> int:
+        with farm.read() as session:
+            refs = session.scalars(select(tables.Change.ref).where(tables.Change.topic == "host")).all()
+        assert set(refs) <= {"local"}
+        return len(refs)
+
+    def heard(ago: timedelta) -> None:
+        with farm.session() as session:
+            session.get_one(tables.Host, "local").seen_at = datetime.now(UTC) - ago
+
+    planner = Planner(farm, SETTINGS, Queue())
+    heard(timedelta(days=-1))
+    planner.once()
+    assert announced() == 1  # how it is at the start, for whoever looked before
+    planner.once()
+    assert announced() == 1
+    heard(STALE_AFTER * 2)
+    planner.once()
+    planner.once()
+    assert announced() == 2
+    heard(timedelta(days=-1))
+    planner.once()
+    assert announced() == 3
