@@ -106,6 +106,8 @@ class Link:
                 found = clean_serial(_read_all(connection, SERVICE_TIMEOUT_S, 4096))
             except (AdbServerGone, TimeoutError) as error:
                 raise self.lost("asking for its serial number") from error
+            except RemoteError as error:  # "closed": it went while it was asked
+                raise self._refused(f"exec:{SERIAL_COMMAND}", error) from error
         if not found and (state := self.state()) != "device":
             raise DeviceGone(f"{self.address} went {state} while it was asked for its serial number")
         if found != self.serial:

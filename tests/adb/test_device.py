@@ -7,17 +7,21 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from farm.adb import connection, link
 from farm.adb.device import Device
 from farm.adb.errors import (
     AdbError,
     AdbServerGone,
     Cancelled,
     DeviceGone,
+    DeviceUnavailable,
     IdentityMismatch,
     NoSpace,
     RemoteError,
@@ -122,6 +126,29 @@ def test_another_device_at_the_address_is_refused_before_anything_runs(phone: Ph
     with pytest.raises(IdentityMismatch, match=here.running.serial):
         here.device(serial="SOMEBODYELSE").shell(["touch", "/data/local/tmp/should-not-be"])
     assert here.device().shell(["ls", "/data/local/tmp/should-not-be"]).exit_code != 0
+
+
+def test_a_device_that_goes_while_it_is_asked_who_it_is_is_a_lost_device(
+    phone: Phones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = phone(fresh=True)
+    here.fault("slow-shell", delay_ms=60_000)
+    opened = threading.Semaphore(0)
+
+    def open_transport(*arguments: Any) -> Any:
+        try:
+            return connection.open_transport(*arguments)
+        finally:
+            opened.release()
+
+    monkeypatch.setattr(link, "open_transport", open_transport)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(here.device(serial=here.running.serial).shell, ["true"])
+        assert opened.acquire(timeout=WAIT_S)
+        assert opened.acquire(timeout=WAIT_S)  # the second transport is the one that asks for the serial number
+        here.fault("unplug")
+        with pytest.raises(DeviceUnavailable):
+            asked.result(WAIT_S)
 
 
 def test_properties_and_the_boot_id_are_read(phone: Phones) -> None:
