@@ -63,6 +63,7 @@ class Agent:
     def start(self) -> None:
         """Raises AdbError when no adb server can be had."""
         self._inventory.poll()
+        self._sightings.begin()
         self._began = time.monotonic()
         self._tidy()
         self._tracker.start()

@@ -20,7 +20,7 @@ from farm.adb.errors import AdbError
 from farm.adb.tracker import AdbEntry
 from farm.domain.devices import Connection
 from farm.evidence import props as evidence
-from farm.store import devices, tables
+from farm.store import devices, leases, tables
 from farm.store.bus import touch
 from farm.work.context import Work
 from farm.work.inventory import InventoryKeeper, ensure_host, new_device
@@ -46,6 +46,19 @@ class Sightings:
         self._work, self._inventory = work, inventory
         self._lock = threading.Lock()
         self._seen: dict[str, Seen] = {}
+
+    def begin(self) -> None:
+        """At a start nothing is known: what the last life of the farm saw at an address may be elsewhere by now.
+
+        A device that somebody holds stays as it is: its holder proves at each connection whom it talks to.
+        """
+        with self._work.db.session() as session:
+            now = self._work.db.now(session)
+            host = self._work.settings.host
+            held = {lease.device_id for lease in leases.open_leases(session, host)}
+            for row in session.scalars(select(tables.Device).where(tables.Device.host == host)).all():
+                if row.id not in held:
+                    devices.set_connection(session, row, Connection.GONE, None, now)
 
     def update(self, entries: Sequence[AdbEntry], *, forget: bool = True) -> list[AdbEntry]:
         """Write down every state that is known; returns the entries that must be identified first.

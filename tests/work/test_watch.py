@@ -163,3 +163,14 @@ def test_what_adb_lists_and_cannot_say_who_it_is_is_noted_with_its_host_until_it
     with work.db.read() as session:
         changes = session.scalars(select(tables.Change.ref).where(tables.Change.topic == "host")).all()
     assert changes == ["local", "local"]
+
+
+def test_a_start_believes_no_address_of_the_last_life_but_leaves_held_devices_alone(work: Work) -> None:
+    add_device(work.db, "held")
+    with work.db.session() as session:
+        now = work.db.now(session)
+        leases.grant(session, 2, "attempt:1", None, now, now + timedelta(hours=1))
+    Sightings(work, InventoryKeeper(work.db, work.state / "devices.yaml", "local")).begin()
+    with work.db.read() as session:
+        connections = {row.serial: row.connection for row in session.scalars(select(tables.Device))}
+    assert connections == {"d1": "gone", "held": "device"}
