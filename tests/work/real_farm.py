@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import select
 
+from farm.adb.device import Device
 from farm.adb.server import AdbServer
 from farm.store import bundles, leases, tables
 from farm.store.artifacts import ArtifactStore
@@ -28,9 +31,13 @@ LONG_S = 150.0
 
 
 class RealFarm:
-    """State folder, adb server and database of one farm; `process` is the farm while it runs."""
+    """State folder, adb server and database of one farm; `process` is the farm while it runs.
 
-    def __init__(self) -> None:
+    `settings`: limits of this farm that differ from those of `farm_process`, for the next start.
+    """
+
+    def __init__(self, **settings: float) -> None:
+        self.settings = settings
         self.state = Path(tempfile.mkdtemp(prefix="fw-"))  # short: sockets lie below it
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -45,7 +52,7 @@ class RealFarm:
         """Returns once the farm is up."""
         with (self.state / "stderr").open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(ENTRY), str(self.state), str(self.adb_port)],
+                [sys.executable, str(ENTRY), str(self.state), str(self.adb_port), json.dumps(self.settings)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -71,13 +78,17 @@ class RealFarm:
 
             os.kill(pid, signal.SIGKILL)
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """An orderly end of the farm's process."""
         if self.process is not None and self.process.poll() is None:
             try:
                 self.process.communicate("", timeout=60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait(30)
+
+    def close(self) -> None:
+        self.stop()
         for folder in (self.state / "attempts").glob("*"):
             from farm.work.supervisor import Supervisor
 
@@ -150,6 +161,15 @@ class RealFarm:
             rows = session.scalars(select(tables.Test).where(tables.Test.attempt_id == attempt))
             return {row.test_id: row.outcome for row in rows}
 
+    def passed(self, run: int) -> Counter[str]:
+        """How often each test passed, over all attempts of the run."""
+        outcomes = [item for attempt in self.attempts(run) for item in self.tests(attempt.id).items()]
+        return Counter(test for test, outcome in outcomes if outcome == "passed")
+
+    def underway(self, run: int, count: int = 1) -> None:
+        """Wait until so many tests have passed and the run goes on."""
+        eventually(lambda: sum(self.passed(run).values()) >= count, LONG_S, what=f"{count} tests passed")
+
     def artifacts_of(self, attempt: int) -> dict[str, str]:
         with self.db.read() as session:
             rows = session.scalars(select(tables.Artifact).where(tables.Artifact.attempt_id == attempt))
@@ -159,6 +179,23 @@ class RealFarm:
         """Where the run's newest attempt is."""
         found = self.attempts(run)
         return found[-1].phase if found else None
+
+    def reached(self, run: int, phase: str) -> None:
+        """Wait until the run's newest attempt is in this phase."""
+        try:
+            eventually(lambda: self.phase(run) == phase, LONG_S, interval=0.02, what=f"run {run} is in {phase}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {self.story(run)}") from None
+
+    def device(self) -> tables.Device:
+        """The row of the only device."""
+        with self.db.read() as session:
+            [row] = session.scalars(select(tables.Device))
+            return row
+
+    def shell(self, command: str) -> str:
+        """What a command prints on the only device."""
+        return Device("127.0.0.1", self.adb_port, str(self.device().address)).shell(command, timeout_s=60).stdout
 
     def open_leases(self) -> int:
         with self.db.read() as session:
