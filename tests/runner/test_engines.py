@@ -195,12 +195,15 @@ def test_an_unknown_model_is_refused_with_the_known_ones(events: Make) -> None:
 
 SCRIPT = """#!/system/bin/sh
 [ "$1" = --version ] && { echo "toy 1.2"; exit 0; }
+n=$(cat "$TOY_COUNT" 2>/dev/null || echo 0)
+[ -n "$TOY_COUNT" ] && echo $((n + 1)) >"$TOY_COUNT"
 echo "out: $4"
-echo "speed: 12.5 tok/s"
+echo "speed: 1$n.5 tok/s"
 [ -n "$TOY_FAILS" ] && { echo "cannot allocate" >&2; exit 9; }
 exit 0
 """
-GENERIC = {
+COUNT = "/data/local/tmp/toy/count"  # how often the toy was started
+GENERIC: dict[str, Any] = {
     "args": ["-m", "{model}", "-p", "{prompt}", "-s", "{seed}"],
     "describe": ["--version"],
     "text": {"regex": "out: (.*)"},
@@ -215,9 +218,10 @@ def toy(attempts: Attempts, phone: fleet.Running, tmp_path: Path) -> Callable[..
     (tmp_path / "toy").write_text(SCRIPT)
     device.push(tmp_path / "toy", "/data/local/tmp/toy/bin/x86_64/toy", 0o755)
 
-    def make(**env: str) -> Adapter:
+    def make(generic: dict[str, Any] = GENERIC, **env: str) -> Adapter:
+        device.check_shell(["rm", "-f", COUNT])
         runner = Runner(device, phone.serial, Ear(), "/data/local/tmp/toy", env)
-        return adapter("generic", runner, bundle("/data/local/tmp/toy", "generic", "toy", generic=GENERIC))
+        return adapter("generic", runner, bundle("/data/local/tmp/toy", "generic", "toy", generic=generic))
 
     return make
 
@@ -228,7 +232,26 @@ def test_any_program_gives_the_figures_that_its_bundle_names(toy: Callable[..., 
     assert result.text == "hello world"
     figure = result.figure("decode_rate")
     assert figure is not None
-    assert figure.values == (12.5,)
+    assert figure.values == (10.5,)
+
+
+def test_any_program_is_started_once_per_iteration_and_its_warm_up_is_not_kept(toy: Callable[..., Adapter]) -> None:
+    heard: list[int] = []
+    result = toy(TOY_COUNT=COUNT).run(EngineRequest(prompt="hello", warmup=1, repeat=3), 20, heard.append)
+    assert result.texts == ("hello",) * 3
+    figure = result.figure("decode_rate")
+    assert figure is not None
+    assert figure.values == (11.5, 12.5, 13.5)
+    assert heard == [-1, -1, 0, -1, 1, -1, 2]
+
+
+def test_a_program_that_repeats_by_itself_is_started_once(toy: Callable[..., Adapter]) -> None:
+    generic = {**GENERIC, "args": [*GENERIC["args"], "-r", "{repeat}", "-w", "{warmup}"]}
+    result = toy(generic, TOY_COUNT=COUNT).run(EngineRequest(prompt="hello", warmup=1, repeat=3), 20)
+    assert result.command.endswith("-r 3 -w 1")
+    figure = result.figure("decode_rate")
+    assert figure is not None
+    assert figure.values == (10.5,)
 
 
 def test_any_program_that_fails_says_what_it_printed(toy: Callable[..., Adapter]) -> None:
