@@ -121,8 +121,11 @@ class Client:
 
 
 def connect(settings: Settings | None = None) -> Client:
-    """The farm that FARM_URL names, else the one of the state folder. Raises CliError when neither is there."""
-    settings = settings or load()
+    """The farm that FARM_URL names, else the one of the state folder, else the demo's that is up below it.
+
+    Raises CliError when none is there.
+    """
+    settings = settings or _here()
     url = os.environ.get("FARM_URL", "").rstrip("/")
     token = os.environ.get("FARM_TOKEN", "").strip()
     if url and token:
@@ -142,6 +145,16 @@ def connect(settings: Settings | None = None) -> Client:
             "ask the user who runs the farm, or export FARM_TOKEN=…",
         ) from None
     return Client(str(server["url"]), token)
+
+
+def _here() -> Settings:
+    """The state folder's settings; the demo's, when only that one runs and no folder was named."""
+    settings = load()
+    if not os.environ.get("FARM_STATE") and read_server(settings) is None:
+        demo = load(state=settings.state / "demo")
+        if read_server(demo) is not None:
+            return demo
+    return settings
 
 
 def read_server(settings: Settings) -> dict[str, Any] | None:

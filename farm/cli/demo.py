@@ -54,6 +54,7 @@ def command(once: bool, as_json: bool, faults: tuple[str, ...], fault_device: st
     """
     settings = _settings()
     _check_tools()
+    _check_alone(settings)
     _check_path(settings)
     demo = Demo(settings, Parts(settings))
     with _stopped_by_signals(), contextlib.ExitStack() as stack:
@@ -72,6 +73,8 @@ def command(once: bool, as_json: bool, faults: tuple[str, ...], fault_device: st
             _stay(client)
         elif keep:
             note(f"Left running: {client.url}. End it: farm down --all --state {settings.state}")
+        else:
+            note(f"Everything is stopped again. To look at its pages: farm up --state {settings.state}")
     return exit_code(shown["run"]["outcome"])
 
 
@@ -86,7 +89,6 @@ class Demo:
 
     def start(self) -> tuple[Client, str]:
         """Engine, devices and server, side by side; returns the client and the bundle's hash."""
-        processes.stop_server(self.settings)  # one that an earlier demo left
         self.settings.state.mkdir(parents=True, exist_ok=True)
         note("Starting three virtual devices and the farm; building the engine (the first time takes minutes) …")
         pool = ThreadPoolExecutor(max_workers=5)
@@ -223,6 +225,17 @@ def _check_path(settings: Settings) -> None:
     longest = max(len(os.fsencode(settings.state / "virtual" / device.serial / "control.sock")) for device in DEVICES)
     if longest > 107:
         raise CliError(f"{settings.state} is too long a path for sockets", "FARM_STATE=/tmp/farm-demo farm demo")
+
+
+def _check_alone(settings: Settings) -> None:
+    """Somebody may be working on a farm that is up here: it is never taken over or stopped in passing."""
+    server = processes.running_server(settings)
+    if server is not None:
+        raise CliError(
+            f"a farm is up in {settings.state} already: {server['url']}",
+            f"use that one (farm login, farm run), end it with `farm down --all --state {settings.state}`, or give "
+            "this demo a state of its own: FARM_STATE=/tmp/farm-demo farm demo",
+        )
 
 
 def _check_tools() -> None:

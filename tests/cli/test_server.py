@@ -14,6 +14,7 @@ import pytest
 from farm.cli import processes
 from farm.settings import load, port_is_free
 from tests.cli.conftest import Done, farm
+from tests.served import serve
 from tests.waiting import eventually
 
 
@@ -114,3 +115,18 @@ def test_down_all_ends_a_server_that_was_killed_before_it_could_tidy_up(state: P
     assert not port_is_free(port), "the adb server outlives the farm: runners may use it"
     assert farm("down", "--all", state=state).code == 0
     assert port_is_free(port)
+
+
+def test_the_demos_farm_is_found_without_naming_its_folder(tmp_path: Path) -> None:
+    with serve(tmp_path / ".farm" / "demo"):
+        done = farm("devices", "--json", state=tmp_path, cwd=tmp_path, FARM_STATE="")
+    assert done.code == 0, done.err
+    assert done.json()["devices"] == []
+
+
+def test_a_demo_never_takes_over_a_farm_that_is_up(tmp_path: Path) -> None:
+    with serve(tmp_path / "s") as served:
+        done = farm("demo", "--once", state=served.settings.state)
+        assert done.code == 2
+        assert f"a farm is up in {served.settings.state} already: {served.origin}" in done.err
+        assert farm("devices", state=served.settings.state).code == 0
