@@ -48,18 +48,28 @@ def adb_port() -> int:
 
 
 def candidates(wanted: str) -> list[AdbEntry]:
-    """The devices that adb lists and that `wanted` (auto, or serials and addresses) allows; starts adb if it must."""
+    """The devices that adb lists and that `wanted` (auto, or serials and addresses) allows; starts adb if it must.
+
+    A server that was started for this and lists nothing is ended again. One with devices stays, as adb leaves it: some
+    other desk may use it by then.
+    """
     port = adb_port()
     try:
-        text = query(HOST, port, "host:devices-l")
+        listed = entries_of(query(HOST, port, "host:devices-l"))
     except AdbServerGone:
-        subprocess.run([ADB, "-P", str(port), "start-server"], capture_output=True, timeout=30, check=False)
-        text = query(HOST, port, "host:devices-l")
-    online = [entry for entry in entries_of(text) if entry.state == "device"]
+        _adb("start-server")
+        listed = entries_of(query(HOST, port, "host:devices-l"))
+        if not listed:
+            _adb("kill-server")
+    online = [entry for entry in listed if entry.state == "device"]
     if wanted == "auto":
         return online
     names = set(wanted.split(","))
     return [entry for entry in online if {entry.address, entry.serial} & names or _serial(entry) in names]
+
+
+def _adb(command: str) -> None:
+    subprocess.run([ADB, "-P", str(adb_port()), command], capture_output=True, timeout=30, check=False)
 
 
 def count(wanted: str) -> int:
@@ -97,7 +107,9 @@ def take(wanted: str, holder: str) -> Taken:
         if not entries:
             raise pytest.UsageError(
                 f"adb on port {adb_port()} lists no device for --device {wanted}: connect one (adb devices -l shows "
-                "what is there), or name its server with ANDROID_ADB_SERVER_PORT"
+                "what is there), or name its server with ANDROID_ADB_SERVER_PORT. A virtual device is connected by "
+                "`adb connect 127.0.0.1:PORT`; `python -m virtual list --dir DIR` tells its port (the demo's DIR is "
+                ".farm/demo/virtual)"
             )
         if time.monotonic() > deadline:
             raise pytest.UsageError(f"no device is free: {'; '.join(busy)}")
