@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from virtual.sockets import short_path
+
 START_S = 40.0
 STOP_S = 20.0
-SOCKET_PATH_MAX = 100
 
 
 class FleetError(Exception):
@@ -59,8 +60,6 @@ def start(
     if not 0.01 <= time_scale <= 10_000:
         raise FleetError(f"time scale {time_scale:g} must be between 0.01 and 10000")
     folder = Path(dir).resolve() / serial
-    if len(str(folder / "control.sock")) > SOCKET_PATH_MAX:
-        raise FleetError(f"{folder} is too long a path for a socket; use a shorter --dir")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f".{serial}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two starts of one serial: the second finds the first one's device
@@ -177,9 +176,9 @@ def fault(dir: Path, serial: str, kind: str, **arguments: Any) -> dict[str, Any]
     """Asks a device for a fault (see `virtual.faults`) and returns its answer; raises `FleetError` when it refuses."""
     path = Path(dir).resolve() / serial / "control.sock"
     try:
-        with socket.socket(socket.AF_UNIX) as connection:
+        with short_path(path) as address, socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(30)
-            connection.connect(str(path))
+            connection.connect(address)
             connection.sendall(json.dumps({"fault": kind, **arguments}).encode() + b"\n")
             with connection.makefile("rb") as file:
                 answer: dict[str, Any] = json.loads(file.readline() or b'{"error": "the device went away"}')

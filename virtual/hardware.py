@@ -26,6 +26,7 @@ from virtual.battery import STATUS_NAMES, BatteryModel
 from virtual.bench import Bench
 from virtual.channel import Channel, Message
 from virtual.port import Port
+from virtual.sockets import short_path
 from virtual.sysfs import Sysfs
 from virtual.thermal import ThermalModel
 
@@ -92,7 +93,8 @@ class Hardware:
         self._write_description()
         self.tick()
         await self._start_sandbox()
-        control = await asyncio.start_unix_server(self._control, self.folder / "control.sock", limit=1 << 16)
+        with short_path(self.folder / "control.sock") as address:
+            control = await asyncio.start_unix_server(self._control, address, limit=1 << 16)
         parts = [self._read_board(), self._read_system(), self._accept(), self._ticks(), self._sandbox_end()]
         tasks = [asyncio.create_task(part) for part in parts]
         announce = asyncio.create_task(self._announce())

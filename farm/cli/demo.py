@@ -55,7 +55,6 @@ def command(once: bool, as_json: bool, faults: tuple[str, ...], fault_device: st
     settings = _settings()
     _check_tools()
     _check_alone(settings)
-    _check_path(settings)
     demo = Demo(settings, Parts(settings))
     with _stopped_by_signals(), contextlib.ExitStack() as stack:
         if not (once and keep):
@@ -218,13 +217,6 @@ def _settings() -> Settings:
     wanted = range(settings.port or DEFAULT_PORT, (settings.port or DEFAULT_PORT) + 200)
     port = next((port for port in wanted if port < 65536 and port_is_free(port)), 0)
     return dataclasses.replace(settings, port=port, inventory=inventory)
-
-
-def _check_path(settings: Settings) -> None:
-    """Sockets lie in the state folder, and the kernel takes no longer path for one than 107 bytes."""
-    longest = max(len(os.fsencode(settings.state / "virtual" / device.serial / "control.sock")) for device in DEVICES)
-    if longest > 107:
-        raise CliError(f"{settings.state} is too long a path for sockets", "FARM_STATE=/tmp/farm-demo farm demo")
 
 
 def _check_alone(settings: Settings) -> None:

@@ -71,3 +71,13 @@ def test_a_wrong_start_says_what_is_wrong(folder: str, arguments: tuple[str, ...
     assert done.returncode == 1
     assert complaint in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_folder_may_lie_deeper_than_a_socket_s_address_is_long(folder: str) -> None:
+    deep = Path(folder) / ("a" * 60) / ("b" * 60)
+    deep.mkdir(parents=True)
+    try:
+        device = fleet.start("rk3568", "DEEP", deep, data_mb=16)
+        assert fleet.fault(deep, device.serial, "status")["boot_id"]
+    finally:
+        fleet.stop_all(deep)
