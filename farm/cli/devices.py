@@ -36,6 +36,10 @@ def command(selector: str, as_json: bool) -> int:
         return 0
     for one in fleet["unidentified"]:
         note(f"{one['address']} on {one['host']} is {one['state']}: {one['remedy']}")
+    for line in fleet["inventory_errors"]:
+        note(f"{line} (the inventory before it stays in force)")
+    if not devices and fleet["devices"]:
+        return 0  # the selector's answer was printed: what is nearest, and what it lacks
     if not devices:
         note("No device yet. Plug one in with USB debugging on, or start virtual ones: `farm demo`.")
         return 0

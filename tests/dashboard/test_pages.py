@@ -209,6 +209,16 @@ def test_a_phone_that_has_not_accepted_the_key_is_the_first_thing_that_one_reads
     assert violations(page) == []
 
 
+def test_a_wrong_inventory_is_told_where_people_look(empty_site: Site) -> None:
+    with empty_site.db.session() as session:
+        wrong = {"path": "devices.yaml", "errors": ["devices.yaml:13: unknown key <i>'lables'</i>"], "read_at": ""}
+        session.merge(t.Setting(key="inventory", value=wrong))
+    page = empty_site.page("/")
+    expect(page.get_by_role("alert")).to_contain_text("devices.yaml:13: unknown key <i>'lables'</i>")
+    expect(page.get_by_role("alert")).to_contain_text("The inventory before it stays in force")
+    assert violations(page) == []
+
+
 def test_pages_forbid_inline_scripts_and_foreign_hosts(site: Site) -> None:
     for path in ("/", "/runs/7", "/login", "/static/app.js", "/runs/4242"):
         answer = site.served.ask("GET", path)

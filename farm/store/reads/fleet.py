@@ -102,6 +102,7 @@ class Fleet:
     queue: Queue
     needs_hand: tuple[str, ...]  # names of devices that a person should look at
     unidentified: tuple[Unidentified, ...]  # on hosts that are heard of
+    inventory_errors: tuple[str, ...]  # why the inventory's file is not in force; the one before it is
 
 
 def fleet(session: Session, now: datetime) -> Fleet:
@@ -113,7 +114,12 @@ def fleet(session: Session, now: datetime) -> Fleet:
     strangers = tuple(one for row in rows if not is_silent(row.seen_at, now) for one in _unidentified(row))
     counts = Counter(tile.availability.value for tile in found)
     needs = tuple(tile.facts.name for tile in found if _needs_hand(tile))
-    return Fleet(now, found, hosts, dict(counts), _queue(session), needs, strangers)
+    return Fleet(now, found, hosts, dict(counts), _queue(session), needs, strangers, _inventory_errors(session))
+
+
+def _inventory_errors(session: Session) -> tuple[str, ...]:
+    noted = session.get(tables.Setting, "inventory")
+    return tuple(str(line)[:500] for line in (noted.value.get("errors") or [])[:20]) if noted is not None else ()
 
 
 def _unidentified(host: tables.Host) -> list[Unidentified]:
