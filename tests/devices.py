@@ -60,11 +60,15 @@ class AdbServer:
         return self.run("-s", device.address, "shell", command, **options).stdout.decode().strip()
 
     def connect(self, device: fleet.Running) -> None:
-        """Connects (again) and waits until the device answers."""
+        """Connects (again) and waits until the device answers: what adb lists may be a connection that just died."""
 
         def answers() -> bool:
             self.run("connect", device.address, check=False)
-            return b"\tdevice" in self.run("devices").stdout.split(device.address.encode())[-1].split(b"\n")[0]
+            try:
+                done = self.run("-s", device.address, "shell", "echo here", check=False, timeout=20)
+            except subprocess.TimeoutExpired:
+                return False
+            return done.stdout.strip() == b"here"
 
         eventually(answers, what=f"{device.serial} answers at {device.address}")
 
@@ -137,7 +141,9 @@ def virtual_device(
             fresh_ones.append(_start_device(profile, **options))
             return fresh_ones[-1]
         key = repr((profile, sorted(options.items())))
-        if key not in _shared_devices:
+        if key in _shared_devices:
+            adb_server.connect(_shared_devices[key])  # an earlier test may have rebooted or unplugged it
+        else:
             _shared_devices[key] = _start_device(profile, **options)
         return _shared_devices[key]
 
