@@ -104,11 +104,11 @@ def _launch(folder: Path, config: str) -> Running:
     os.set_blocking(process.stdout.fileno(), False)
     deadline, line = time.monotonic() + START_S, b""
     while not line.endswith(b"\n") and time.monotonic() < deadline:
+        ended = process.poll() is not None  # asked first: what it said before its end is then read in full
         piece = process.stdout.read()
-        if piece == b"" or process.poll() is not None:
-            line += process.stdout.read() or b""
-            break
         line += piece or b""
+        if ended or piece == b"":
+            break
         time.sleep(0.01)
     process.stdout.close()
     answer: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
