@@ -11,7 +11,7 @@ import pytest
 from runner.suite import Engine, Measure
 
 PROMPT_TOKENS = 64
-OUTPUT_TOKENS = 64
+OUTPUT_TOKENS = 256
 REPETITIONS = 5
 
 
