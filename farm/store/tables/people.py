@@ -1,0 +1,66 @@
+"""Who may do what, and who did."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from farm.store.base import Base
+
+
+class User(Base):
+    __tablename__ = "users"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(100), unique=True)
+    team: Mapped[str] = mapped_column(String(100), default="default")
+    role: Mapped[str] = mapped_column(String(20), default="member")
+    created_at: Mapped[datetime]
+    issuer: Mapped[str | None] = mapped_column(String(300))  # OpenID Connect: who vouches for `subject`
+    subject: Mapped[str | None] = mapped_column(String(300))
+    disabled_at: Mapped[datetime | None]
+
+
+class Token(Base):
+    """A bearer token, stored as its SHA-256. `scopes`: submit, read, reserve, operate, admin."""
+
+    __tablename__ = "tokens"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(100))
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    sha256: Mapped[str] = mapped_column(String(64), unique=True)
+    scopes: Mapped[list[Any]]
+    kind: Mapped[str] = mapped_column(String(20), default="token")  # token, session
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
+    used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+    max_devices: Mapped[int | None]  # held at once through this token
+    max_waiting: Mapped[int | None]
+
+
+class Team(Base):
+    """Who shares a weight in the queue and a quota. None: no limit."""
+
+    __tablename__ = "teams"
+    name: Mapped[str] = mapped_column(String(100), primary_key=True)
+    weight: Mapped[float] = mapped_column(default=1.0)
+    max_devices: Mapped[int | None]  # held at once
+    max_waiting: Mapped[int | None]  # jobs that wait at once
+    created_at: Mapped[datetime]
+
+
+class Audit(Base):
+    """Who did what to what, append only. Never holds a secret."""
+
+    __tablename__ = "audit"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[datetime] = mapped_column(index=True)
+    who: Mapped[str] = mapped_column(String(100))
+    token_id: Mapped[int | None]
+    action: Mapped[str] = mapped_column(String(60))  # run.submit, lease.preempt, token.create, hold.place, …
+    target: Mapped[str] = mapped_column(String(200))
+    detail: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    address: Mapped[str | None] = mapped_column(String(100))
