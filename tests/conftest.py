@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 # Fixtures of these modules are there for every test: do not import them again, a second import is a second fixture.
-_SHARED_FIXTURES = ("tests.devices", "tests.engine_build")
+_SHARED_FIXTURES = ("tests.devices", "tests.engine_build", "tests.postgres")
 pytest_plugins = [name for name in _SHARED_FIXTURES if find_spec(name) is not None]
 
 
