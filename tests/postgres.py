@@ -26,7 +26,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from farm.store.db import sqlite_url
+from farm.store.db import Database, sqlite_url
 from tests.waiting import eventually
 
 #: No fsync: the folder is thrown away. A restart or a kill -9 loses nothing that a commit has written to the kernel.
@@ -50,6 +50,7 @@ class PostgresServer:
         self._settings = {**SETTINGS, **(settings or {})}
         self._number = count(1)
         self._process: subprocess.Popen[bytes] | None = None
+        self._template: str | None = None
         self._account = _account()
         with socket.socket() as probe:
             probe.bind((address, 0))
@@ -61,12 +62,22 @@ class PostgresServer:
         """SQLAlchemy's URL of a database of this server."""
         return f"postgresql+psycopg://{USER}:{PASSWORD}@{self.address}:{self.port}/{database}"
 
-    def create(self) -> str:
-        """The URL of a new, empty database."""
+    def create(self, *, migrated: bool = False) -> str:
+        """The URL of a new database: empty, or with the farm's newest schema (a copy: quicker than migrating)."""
+        template = self._migrated() if migrated else "template0"
         name = f"farm_{os.getpid()}_{next(self._number)}"
         with self.connect() as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')
+            connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
         return self.url(name)
+
+    def _migrated(self) -> str:
+        if self._template is None:
+            url = self.create()
+            database = Database(url)
+            database.migrate()
+            database.close()
+            self._template = url.rpartition("/")[2]
+        return self._template
 
     def drop(self, url: str) -> None:
         """Remove a database, whoever is still connected to it."""
@@ -221,9 +232,9 @@ def postgres(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 @contextmanager
-def new_database(server: PostgresServer) -> Iterator[str]:
-    """An empty database for as long as the block lasts."""
-    url = server.create()
+def new_database(server: PostgresServer, *, migrated: bool = False) -> Iterator[str]:
+    """A database for as long as the block lasts, empty or with the farm's schema."""
+    url = server.create(migrated=migrated)
     try:
         yield url
     finally:
@@ -231,9 +242,10 @@ def new_database(server: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database; a test with it runs on both kinds."""
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a farm's database without rows (call `migrate`); a test with it runs on both kinds."""
     if request.param == "sqlite":
-        return sqlite_url(tmp_path / "farm.sqlite")
-    url: str = request.getfixturevalue("postgres")
-    return url
+        yield sqlite_url(tmp_path / "farm.sqlite")
+        return
+    with new_database(request.getfixturevalue("postgres_server"), migrated=True) as url:
+        yield url

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from farm.store.db import Database, sqlite_url
+from farm.store.db import Database
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> Iterator[Database]:
-    """An empty farm database of its own."""
-    database = Database(sqlite_url(tmp_path / "farm.sqlite"))
+def db(database_url: str) -> Iterator[Database]:
+    """An empty farm database of its own, on SQLite and on PostgreSQL."""
+    database = Database(database_url)
     database.migrate()
     yield database
     database.close()

@@ -147,7 +147,7 @@ def test_many_threads_and_processes_never_hold_one_device_twice(db: Database, tm
     assert errors == []
     assert [p.returncode for p in processes] == [0, 0, 0]
     with db.read() as session:
-        rows = session.scalars(select(tables.Lease)).all()
+        rows = session.scalars(select(tables.Lease).order_by(tables.Lease.id)).all()
         assert len(rows) == len(held) + sum(int(o) for o in outputs) > 0
         assert all(row.ended_at is not None for row in rows)
         for device in (1, 2, 3):  # the token of every grant on a device is a new and greater one
