@@ -7,13 +7,14 @@ processes cannot both succeed. The token grows on the device's own row in the sa
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 
-from sqlalchemy import or_, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import and_, insert, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from farm.domain.leases import HEARTBEAT, Lease, LeaseVerdict
+from farm.domain.leases import HEARTBEAT, RESERVATION, WARN_BEFORE, Lease, LeaseVerdict
 from farm.store import tables
 from farm.store.bus import touch
 
@@ -27,6 +28,13 @@ class AlreadyHeld(Exception):
         super().__init__(f"device {device_id} is held by {holder or 'somebody else'}")
 
 
+class NoSuchLease(LookupError):
+    """There is no such lease, or it is over."""
+
+    def __init__(self, lease_id: int) -> None:
+        super().__init__(f"there is no lease {lease_id}, or it is over")
+
+
 def grant(
     session: Session,
     device_id: int,
@@ -34,36 +42,41 @@ def grant(
     attempt_id: int | None,
     now: datetime,
     hard_end: datetime,
+    *,
+    team: str | None = None,
+    user: str | None = None,
 ) -> Lease:
     """Take the device for `holder`. Raises AlreadyHeld, leaving the session usable."""
     token = session.execute(
         update(tables.Device)
         .where(tables.Device.id == device_id)
         .values(last_token=tables.Device.last_token + 1)
-        .returning(tables.Device.last_token)
+        .returning(tables.Device.last_token),
+        execution_options={"synchronize_session": False},
     ).scalar_one()
-    row = tables.Lease(
-        device_id=device_id,
-        holder=holder,
-        attempt_id=attempt_id,
-        token=token,
-        granted_at=now,
-        heartbeat_by=now + HEARTBEAT,
-        ends_at=hard_end,
-    )
-    try:
-        with session.begin_nested():
-            session.add(row)
-    except IntegrityError:
+    values = {
+        "device_id": device_id,
+        "holder": holder,
+        "attempt_id": attempt_id,
+        "token": token,
+        "granted_at": now,
+        "heartbeat_by": now + HEARTBEAT,
+        "ends_at": hard_end,
+        "team": team,
+        "user": user,
+    }
+    upsert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    # Two at the same moment: the unique index lets one row in, the other one's INSERT does nothing and says so.
+    made = upsert(tables.Lease).values(values).on_conflict_do_nothing().returning(tables.Lease.id)
+    lease_id = session.execute(made).scalar_one_or_none()
+    if lease_id is None:
         held = session.scalar(
             select(tables.Lease.holder).where(tables.Lease.device_id == device_id, tables.Lease.ended_at.is_(None))
         )
-        raise AlreadyHeld(device_id, held) from None
-    session.add(
-        tables.DeviceEvent(device_id=device_id, at=now, kind="leased", detail={"holder": holder, "token": token})
-    )
+        raise AlreadyHeld(device_id, held)
+    _event(session, device_id, now, "leased", {"holder": holder, "token": token})
     touch(session, "device", device_id, at=now, device_id=device_id)
-    return _lease(row)
+    return Lease(lease_id, device_id, holder, token, now, now + HEARTBEAT, hard_end, None, team, user)
 
 
 def renew(session: Session, lease_ids: Collection[int], now: datetime) -> list[int]:
@@ -83,6 +96,35 @@ def renew(session: Session, lease_ids: Collection[int], now: datetime) -> list[i
     return standing
 
 
+def extend(session: Session, lease_id: int, by: timedelta, now: datetime) -> Lease:
+    """Move the end of a reservation's lease. Raises CannotExtend; NoSuchLease when it has ended."""
+    lease = of_id(session, lease_id)
+    if lease is None:
+        raise NoSuchLease(lease_id)
+    end_at = lease.extended(by, now)
+    session.execute(
+        update(tables.Lease)
+        .where(tables.Lease.id == lease_id)
+        .values(ends_at=end_at, extensions=tables.Lease.extensions + 1, warned_at=None)
+    )
+    until = end_at.isoformat(timespec="seconds")
+    _event(session, lease.device_id, now, "extended", {"holder": lease.holder, "until": until})
+    _announce(session, lease.device_id, lease.holder, now)
+    return replace(lease, ends_at=end_at, extensions=lease.extensions + 1, warned_at=None)
+
+
+def preempt(session: Session, lease_id: int, by: str, reason: str, now: datetime) -> Lease:
+    """An operator takes the device away; the holder sees who and why. Raises NoSuchLease when it was released before.
+
+    An attempt that loses its lease so ends as the farm's own trouble, and its job is tried again at its old place.
+    """
+    lease = of_id(session, lease_id)
+    words = f"preempted by {by} because {reason}"
+    if lease is None or not _close(session, lease_id, now, words, released_at=now, preempted_by=by):
+        raise NoSuchLease(lease_id)
+    return replace(lease, released_at=now)
+
+
 def release(session: Session, lease_id: int, now: datetime, reason: str) -> bool:
     """Cut the holder off; the device stays taken until `end`. False when it was released before."""
     return _close(session, lease_id, now, reason, released_at=now)
@@ -90,27 +132,67 @@ def release(session: Session, lease_id: int, now: datetime, reason: str) -> bool
 
 def end(session: Session, lease_id: int, now: datetime, reason: str) -> bool:
     """The device is clean and verified, or in quarantine: free it. False when it had ended before."""
+    device_id = session.scalar(
+        select(tables.Lease.device_id).where(tables.Lease.id == lease_id, tables.Lease.ended_at.is_(None))
+    )
+    if device_id is None:
+        return False
+    # The device's row first, as a grant does: whoever takes the two locks the other way round may wait for ever.
+    device = select(tables.Device.id).where(tables.Device.id == device_id)
+    session.execute(device.with_for_update(key_share=True))
     release(session, lease_id, now, reason)
-    return _close(session, lease_id, now, reason, ended_at=now)
+    ended = session.execute(
+        update(tables.Lease)
+        .where(tables.Lease.id == lease_id, tables.Lease.ended_at.is_(None))
+        .values(ended_at=now)
+        .returning(tables.Lease.holder, tables.Lease.granted_at),
+        execution_options={"synchronize_session": False},
+    ).first()
+    if ended is None:
+        return False
+    holder, granted_at = ended
+    used_s = max(0.0, (now - granted_at).total_seconds())
+    session.execute(
+        update(tables.Device).where(tables.Device.id == device_id).values(used_s=tables.Device.used_s + used_s),
+        execution_options={"synchronize_session": False},
+    )
+    _event(session, device_id, now, "freed", {"holder": holder, "reason": reason[:200]})
+    touch(session, "device", device_id, at=now, device_id=device_id)
+    return True
 
 
-def _close(session: Session, lease_id: int, now: datetime, reason: str, **column: datetime) -> bool:
-    name = next(iter(column))
+def _close(session: Session, lease_id: int, now: datetime, reason: str, **columns: object) -> bool:
     closed = session.execute(
         update(tables.Lease)
-        .where(tables.Lease.id == lease_id, getattr(tables.Lease, name).is_(None))
-        .values(**column, end_reason=reason[:200])
-        .returning(tables.Lease.device_id, tables.Lease.holder)
+        .where(tables.Lease.id == lease_id, tables.Lease.released_at.is_(None))
+        .values(**columns, end_reason=reason[:200])
+        .returning(tables.Lease.device_id, tables.Lease.holder),
+        execution_options={"synchronize_session": False},
     ).first()
     if closed is None:
         return False
     device_id, holder = closed
-    kind = "freed" if name == "ended_at" else "released"
-    session.add(
-        tables.DeviceEvent(device_id=device_id, at=now, kind=kind, detail={"holder": holder, "reason": reason[:200]})
-    )
-    touch(session, "device", device_id, at=now, device_id=device_id)
+    _event(session, device_id, now, "released", {"holder": holder, "reason": reason[:200]})
+    if holder.startswith(RESERVATION):  # a reservation is over with its lease, whatever ended that
+        session.execute(
+            update(tables.Reservation)
+            .where(tables.Reservation.lease_id == lease_id, tables.Reservation.ended_at.is_(None))
+            .values(state="ended", ended_at=now, end_reason=reason[:200])
+        )
+    _announce(session, device_id, holder, now)
     return True
+
+
+def _announce(session: Session, device_id: int, holder: str, now: datetime) -> None:
+    """The device's tile changes with its lease, and so does the page of who holds it."""
+    touch(session, "device", device_id, at=now, device_id=device_id)
+    if holder.startswith(RESERVATION):
+        touch(session, "reservation", holder[len(RESERVATION) :], at=now, device_id=device_id)
+
+
+def _event(session: Session, device_id: int, at: datetime, kind: str, detail: dict[str, object]) -> None:
+    """A line of the device's history; written directly, since every lease writes three of them."""
+    session.execute(insert(tables.DeviceEvent).values(device_id=device_id, at=at, kind=kind, detail=detail))
 
 
 def expire(session: Session, now: datetime, *, trust_heartbeat: bool) -> list[tuple[Lease, LeaseVerdict]]:
@@ -134,14 +216,47 @@ def expire(session: Session, now: datetime, *, trust_heartbeat: bool) -> list[tu
     return expired
 
 
+def warn(session: Session, now: datetime) -> list[Lease]:
+    """Note of every reservation's lease whose end is near that its holder is told now; each is told once per end."""
+    rows = session.scalars(
+        select(tables.Lease).where(
+            tables.Lease.released_at.is_(None),
+            tables.Lease.ended_at.is_(None),
+            tables.Lease.warned_at.is_(None),
+            tables.Lease.ends_at <= now + WARN_BEFORE,
+            tables.Lease.holder.startswith(RESERVATION),
+        )
+    ).all()
+    near = [(row, lease) for row in rows if now >= (lease := _lease(row)).warn_at]
+    for row, lease in near:
+        row.warned_at = now
+        left_s = round((lease.ends_at - now).total_seconds())
+        _event(session, lease.device_id, now, "lease-ends-soon", {"holder": lease.holder, "left_s": left_s})
+        _announce(session, lease.device_id, lease.holder, now)
+    return [lease for _, lease in near]
+
+
 def any_over(session: Session, now: datetime) -> bool:
-    """Whether `expire` could have anything to do: a look that takes no write lock."""
-    query = select(tables.Lease.id).where(
-        tables.Lease.released_at.is_(None),
-        tables.Lease.ended_at.is_(None),
-        or_(tables.Lease.ends_at <= now, tables.Lease.heartbeat_by <= now),
+    """Whether `expire` or `warn` could have anything to do: a look that takes no write lock."""
+    lease = tables.Lease
+    ends_soon = and_(
+        lease.ends_at <= now + WARN_BEFORE, lease.warned_at.is_(None), lease.holder.startswith(RESERVATION)
     )
-    return session.scalar(query.limit(1)) is not None
+    query = select(lease.granted_at, lease.ends_at, lease.heartbeat_by).where(
+        lease.released_at.is_(None),
+        lease.ended_at.is_(None),
+        or_(lease.ends_at <= now, lease.heartbeat_by <= now, ends_soon),
+    )
+    return any(
+        now >= min(ends_at - min(WARN_BEFORE, (ends_at - granted_at) / 4), heartbeat_by)
+        for granted_at, ends_at, heartbeat_by in session.execute(query)
+    )
+
+
+def of_id(session: Session, lease_id: int) -> Lease | None:
+    """The open lease of that number; None when there is none or it has ended."""
+    row = session.scalar(select(tables.Lease).where(tables.Lease.id == lease_id, tables.Lease.ended_at.is_(None)))
+    return None if row is None else _lease(row)
 
 
 def still_mine(session: Session, attempt_id: int, token: int) -> bool:
@@ -170,5 +285,6 @@ def open_leases(session: Session, host: str | None = None) -> list[Lease]:
 
 def _lease(row: tables.Lease) -> Lease:
     return Lease(
-        row.id, row.device_id, row.holder, row.token, row.granted_at, row.heartbeat_by, row.ends_at, row.released_at
-    )
+        row.id, row.device_id, row.holder, row.token, row.granted_at, row.heartbeat_by, row.ends_at, row.released_at,
+        row.team, row.user, row.extensions, row.warned_at,
+    )  # fmt: skip

@@ -33,6 +33,7 @@ class Run(Base):
     cancel_at: Mapped[datetime | None]
     cancel_by: Mapped[str | None] = mapped_column(String(100))
     idempotency_key: Mapped[str | None] = mapped_column(String(100))  # the same key again is the same run
+    gave_up: Mapped[str | None] = mapped_column(Text)  # why it stopped trying
     __table_args__ = (UniqueConstraint("team", "idempotency_key", name="uq_runs_team_idempotency_key"),)
 
 
@@ -117,6 +118,7 @@ class Lease(Base):
     user: Mapped[str | None] = mapped_column(String(100))
     extensions: Mapped[int] = mapped_column(default=0, server_default="0")
     preempted_by: Mapped[str | None] = mapped_column(String(100))  # the operator; `end_reason` says why
+    warned_at: Mapped[datetime | None]  # its holder was told that the end is near
     __table_args__ = (
         Index(
             "uq_leases_open_device",
@@ -149,6 +151,7 @@ class Reservation(Base):
     ended_at: Mapped[datetime | None]
     end_reason: Mapped[str | None] = mapped_column(String(200))
     wait_reason: Mapped[str | None] = mapped_column(Text)
+    ready_at: Mapped[datetime | None]  # the device is as it shall be given back: its holder may begin
 
 
 class Duration(Base):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -18,6 +20,7 @@ def upgrade() -> None:
     create_work()
     create_people()
     add_columns()
+    fill_people()
 
 
 def create_fleet() -> None:
@@ -96,6 +99,7 @@ def create_work() -> None:
         sa.Column("ended_at", UtcDateTime(), nullable=True),
         sa.Column("end_reason", sa.String(length=200), nullable=True),
         sa.Column("wait_reason", sa.Text(), nullable=True),
+        sa.Column("ready_at", UtcDateTime(), nullable=True),
         sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name="fk_reservations_device_id_devices"),
         sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name="fk_reservations_lease_id_leases"),
         sa.PrimaryKeyConstraint("id", name="pk_reservations"),
@@ -127,6 +131,16 @@ def create_people() -> None:
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.PrimaryKeyConstraint("name", name="pk_teams"),
     )
+    op.create_table(
+        "pending_logins",
+        sa.Column("state_sha256", sa.String(length=64), nullable=False),
+        sa.Column("nonce", sa.String(length=100), nullable=False),
+        sa.Column("verifier", sa.String(length=128), nullable=False),
+        sa.Column("target", sa.String(length=2000), nullable=False),
+        sa.Column("expires_at", UtcDateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("state_sha256", name="pk_pending_logins"),
+    )
+    op.create_index("ix_pending_logins_expires_at", "pending_logins", ["expires_at"], unique=False)
 
 
 def add_columns() -> None:
@@ -136,8 +150,13 @@ def add_columns() -> None:
     op.add_column("devices", sa.Column("used_s", sa.Double(), server_default="0", nullable=False))
     op.add_column("devices", sa.Column("health_action", sa.Text(), nullable=True))
     op.add_column("devices", sa.Column("health_log", sa.Text(), nullable=True))
+    op.add_column("devices", sa.Column("hot_since", UtcDateTime(), nullable=True))
+    op.add_column("devices", sa.Column("low_since", UtcDateTime(), nullable=True))
+    op.add_column("devices", sa.Column("free_bytes", sa.BigInteger(), nullable=True))
+    op.add_column("devices", sa.Column("clock_skew_s", sa.Double(), nullable=True))
     op.add_column("hosts", sa.Column("incarnation", sa.String(length=64), nullable=True))
     op.add_column("hosts", sa.Column("lost_at", UtcDateTime(), nullable=True))
+    op.add_column("runs", sa.Column("gave_up", sa.Text(), nullable=True))
     op.add_column("jobs", sa.Column("shard", sa.Integer(), nullable=True))
     op.add_column("jobs", sa.Column("estimate_s", sa.Double(), nullable=True))
     op.add_column("jobs", sa.Column("estimated_start_at", UtcDateTime(), nullable=True))
@@ -147,8 +166,27 @@ def add_columns() -> None:
     op.add_column("leases", sa.Column("user", sa.String(length=100), nullable=True))
     op.add_column("leases", sa.Column("extensions", sa.Integer(), server_default="0", nullable=False))
     op.add_column("leases", sa.Column("preempted_by", sa.String(length=100), nullable=True))
+    op.add_column("leases", sa.Column("warned_at", UtcDateTime(), nullable=True))
     op.add_column("tokens", sa.Column("max_devices", sa.Integer(), nullable=True))
     op.add_column("tokens", sa.Column("max_waiting", sa.Integer(), nullable=True))
     op.add_column("users", sa.Column("issuer", sa.String(length=300), nullable=True))
     op.add_column("users", sa.Column("subject", sa.String(length=300), nullable=True))
     op.add_column("users", sa.Column("disabled_at", UtcDateTime(), nullable=True))
+    op.create_index("uq_users_subject", "users", ["issuer", "subject"], unique=True)
+    op.add_column("tokens", sa.Column("team", sa.String(length=100), nullable=True))
+    op.add_column("tokens", sa.Column("parent_id", sa.Integer(), nullable=True))
+
+
+def fill_people() -> None:
+    """Every team that is named gets its row; a user's role becomes one that covers the tokens made for it so far."""
+    connection = op.get_bind()
+    teams = connection.execute(sa.text("SELECT team FROM users UNION SELECT team FROM runs UNION SELECT 'default'"))
+    table = sa.table("teams", sa.column("name"), sa.column("weight"), sa.column("created_at", UtcDateTime()))
+    now = datetime.now(UTC)
+    op.bulk_insert(table, [{"name": name, "weight": 1.0, "created_at": now} for (name,) in teams])
+    tokens = sa.table("tokens", sa.column("user_id"), sa.column("scopes", sa.JSON()))
+    wide = connection.execute(sa.select(tokens.c.user_id, tokens.c.scopes)).all()
+    users = sa.table("users", sa.column("id"), sa.column("role"))
+    for scope, role in (("operate", "operator"), ("admin", "admin")):
+        owners = {owner for owner, scopes in wide if scope in scopes}
+        connection.execute(sa.update(users).where(users.c.id.in_(owners)).values(role=role))
