@@ -7,7 +7,7 @@ hash. JSON columns hold small, bounded structures. Rows about a device carry the
 from farm.store.base import Base, UtcDateTime
 from farm.store.tables.content import Artifact, Bundle, SuitePack
 from farm.store.tables.fleet import Alert, Device, DeviceEvent, DeviceNote, Fingerprint, Hold, Host
-from farm.store.tables.people import Audit, Team, Token, User
+from farm.store.tables.people import Audit, PendingLogin, Team, Token, User
 from farm.store.tables.results import Incident, JournalMark, Measurement, SeriesChunk, Stage, Test
 from farm.store.tables.system import Change, Setting
 from farm.store.tables.work import Attempt, AttemptPhase, Duration, Job, Lease, Reservation, Run
@@ -33,6 +33,7 @@ __all__ = [
     "JournalMark",
     "Lease",
     "Measurement",
+    "PendingLogin",
     "Reservation",
     "Run",
     "SeriesChunk",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, String
+from sqlalchemy import ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from farm.store.base import Base
@@ -21,6 +21,7 @@ class User(Base):
     issuer: Mapped[str | None] = mapped_column(String(300))  # OpenID Connect: who vouches for `subject`
     subject: Mapped[str | None] = mapped_column(String(300))
     disabled_at: Mapped[datetime | None]
+    __table_args__ = (Index("uq_users_subject", "issuer", "subject", unique=True),)
 
 
 class Token(Base):
@@ -39,6 +40,19 @@ class Token(Base):
     revoked_at: Mapped[datetime | None]
     max_devices: Mapped[int | None]  # held at once through this token
     max_waiting: Mapped[int | None]
+    team: Mapped[str | None] = mapped_column(String(100))  # whom its work counts for; None: the user's team
+    parent_id: Mapped[int | None]  # of a session or login link: the token that it was begun with, and ends with
+
+
+class PendingLogin(Base):
+    """A login by OpenID Connect on its way: made when a browser is sent off, deleted by the first that comes back."""
+
+    __tablename__ = "pending_logins"
+    state_sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    nonce: Mapped[str] = mapped_column(String(100))
+    verifier: Mapped[str] = mapped_column(String(128))  # PKCE (RFC 7636)
+    target: Mapped[str] = mapped_column(String(2000))  # the path to go to afterwards
+    expires_at: Mapped[datetime] = mapped_column(index=True)
 
 
 class Team(Base):
