@@ -21,7 +21,7 @@ from farm.domain.jobs import job_outcome, limits_of, settle_of
 from farm.domain.leases import HARD_END, HEARTBEAT, LeaseVerdict
 from farm.domain.outcomes import Outcome, Phase, State
 from farm.domain.selectors import parse
-from farm.store import devices, leases, runs, tables
+from farm.store import devices, leases, reservations, runs, tables
 from farm.store.bus import Change, touch
 from farm.store.db import Database
 from farm.work.admission import selector_of
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 #: Puts an attempt's workflow into its host's queue, inside the session's own transaction.
 Enqueue = Callable[[Session, tables.Attempt], None]
 #: Changes that can make a waiting job startable, or a reason stale.
-_TOPICS = frozenset({"run", "job", "device", "attempt", "lease"})
+_TOPICS = frozenset({"run", "job", "device", "attempt", "reservation"})
 
 
 class Planner:
@@ -109,7 +109,8 @@ class Planner:
 
     def _expire(self) -> None:
         with self._db.read() as session:
-            if not leases.any_over(session, self._db.now(session)):
+            now = self._db.now(session)
+            if not (leases.any_over(session, now) or reservations.any_expired(session, now)):
                 return
         with self._db.session() as session:
             now = self._db.now(session)
@@ -118,6 +119,8 @@ class Planner:
                 log.warning("lease %d of device %d (%s): %s", lease.id, lease.device_id, lease.holder, why.value)
                 if why is LeaseVerdict.SILENT:
                     close_if_host_is_lost(session, lease, now)
+            leases.warn(session, now)
+            reservations.expire(session, now)
 
     def _grant(self, grant: scheduling.Grant) -> None:
         try:
@@ -207,7 +210,9 @@ def start_attempt(
     )
     session.add(attempt)
     session.flush()
-    attempt.token = leases.grant(session, device_id, f"attempt:{attempt.id}", attempt.id, now, hard_end).token
+    holder = f"attempt:{attempt.id}"
+    who = {"team": run.team, "user": run.created_by}
+    attempt.token = leases.grant(session, device_id, holder, attempt.id, now, hard_end, **who).token
     job.state, job.wait_reason = State.RUNNING.value, None
     enqueue(session, attempt)
     touch(session, "job", job.id, at=now, run_id=run.id, device_id=device_id)
