@@ -81,6 +81,12 @@ class NoSpace(RemoteError):
         self.free = free
 
 
+class WrongContent(RemoteError):
+    """What the device stored is not what was sent."""
+
+    default_remedy = "try again; when it happens again, the device's storage or its cable is bad"
+
+
 class Cancelled(AdbError):
     """The caller's `cancelled` said yes while something long was going on."""
 

@@ -1,7 +1,11 @@
 """Is this device fit for work? One shell round trip with a nonce, and what it says about the system.
 
 That adb lists a device says nothing: a frozen phone is listed, and its shell answers while the system server is stuck.
-So the shell must return a nonce, and the system server must answer a question (`dumpsys battery`) in time.
+So the shell must return a nonce, and the system server must answer a question (`dumpsys battery`) in time. Asked
+`deep`, the package manager and the shared storage must answer too: what a boot finishes last.
+
+What is wrong comes in two kinds. A device that does not answer as it should is `ill`; one that is booting, empty, or
+full is well and not ready (`farm.domain.readiness`). When the adb server is away the look says nothing of the device.
 """
 
 from __future__ import annotations
@@ -12,15 +16,10 @@ import time
 from dataclasses import dataclass, field, replace
 
 from farm.adb.device import Device
-from farm.adb.errors import AdbError
+from farm.adb.errors import AdbError, AdbServerGone
+from farm.domain import readiness
 from farm.evidence import battery, thermal
 
-#: Charging begins at a quarter; below this no run starts.
-MIN_BATTERY_PCT = 20
-#: Logs of host and device cannot be laid side by side beyond this.
-MAX_CLOCK_SKEW_S = 5.0
-#: Below this nothing can be deployed.
-MIN_FREE_BYTES = 64 << 20
 #: What the system server may take over one answer.
 _SYSTEM_SERVER_S = 5
 
@@ -44,20 +43,25 @@ class HealthReport:
     free_bytes: int | None = None  # of /data/local/tmp
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    ill: bool = False  # it does not answer as it should
+    server_gone: bool = False  # the adb server was away: nothing is known of the device
+    apps_ok: bool | None = None  # its package manager answers; asked for by `deep`
+    storage_ok: bool | None = None  # its shared storage is there; asked for by `deep`
 
 
-def check(device: Device, timeout_s: float = 20.0) -> HealthReport:
+def check(device: Device, timeout_s: float = 20.0, *, deep: bool = False) -> HealthReport:
     """Look at the device. Never raises for what the device does: that is a problem in the report."""
     nonce = secrets.token_hex(8)
     began = time.time()
     try:
-        result = device.shell("sh", timeout_s, script(nonce).encode(), max_output=1 << 20)
+        result = device.shell("sh", timeout_s, script(nonce, deep=deep).encode(), max_output=1 << 20)
     except AdbError as error:
-        return HealthReport(ok=False, problems=[f"{error} ({error.remedy})"])
+        gone = isinstance(error, AdbServerGone)
+        return HealthReport(ok=False, problems=[f"{error} ({error.remedy})"], ill=not gone, server_gone=gone)
     return judge(result.stdout, nonce, host_time=(began + time.time()) / 2)
 
 
-def script(nonce: str) -> str:
+def script(nonce: str, *, deep: bool = False) -> str:
     """Each answer behind a heading that nothing on the device can guess. Questions to the system server come last."""
     questions = {
         "boot_id": "cat /proc/sys/kernel/random/boot_id",
@@ -68,6 +72,9 @@ def script(nonce: str) -> str:
         "getprop_exit": "getprop ro.build.version.sdk >/dev/null; echo $?",
         "battery": f'dumpsys -t {_SYSTEM_SERVER_S} battery; echo "exit $?"',
     }
+    if deep:
+        questions["apps"] = f'timeout {_SYSTEM_SERVER_S} pm path android >/dev/null; echo "exit $?"'
+        questions["storage"] = 'ls /sdcard/ >/dev/null; echo "exit $?"'
     return "".join(f"echo {nonce} {name}\n{{ {command}; }} 2>/dev/null\n" for name, command in questions.items()) + (
         f"echo {nonce} end\n"
     )
@@ -77,7 +84,7 @@ def judge(output: str, nonce: str, host_time: float) -> HealthReport:
     """The report for what `script(nonce)` printed (pure)."""
     answers = _sections(output, nonce)
     if "end" not in answers:
-        return HealthReport(ok=False, problems=["its shell did not return what it was asked to"])
+        return HealthReport(ok=False, problems=["its shell did not return what it was asked to"], ill=True)
     android = answers.get("getprop_exit", "").strip() == "0"
     cell = battery.parse(answers.get("battery", ""))
     where = _temperature(cell, answers.get("zones", ""))
@@ -92,9 +99,12 @@ def judge(output: str, nonce: str, host_time: float) -> HealthReport:
         has_battery=cell.has_battery if android else None,
         clock_skew_s=_skew(answers.get("clock", ""), host_time),
         free_bytes=_product(answers.get("free", "")),
+        apps_ok=_succeeded(answers.get("apps", "")) if android else None,
+        storage_ok=_succeeded(answers.get("storage", "")) if android else None,
     )
-    problems, notes = _problems(report), _notes(report, cell)
-    return replace(report, ok=not problems, problems=problems, notes=notes)
+    illness, unready, notes = _illness(report), _unready(report), _notes(report, cell)
+    problems = [*illness, *unready]
+    return replace(report, ok=not problems, problems=problems, notes=notes, ill=bool(illness))
 
 
 def _sections(output: str, nonce: str) -> dict[str, str]:
@@ -117,6 +127,12 @@ def _system_server(answer: str) -> bool | None:
     return code.strip() == "0" and "Battery Service state" in body
 
 
+def _succeeded(answer: str) -> bool | None:
+    """True: the command ended with 0; None: it was not asked, or the device does not know it."""
+    code = answer.rpartition("exit ")[2].strip()
+    return None if code in ("", "126", "127") else code == "0"
+
+
 def _skew(clock: str, host_time: float) -> float | None:
     try:
         return round(float(clock.strip()) - host_time, 3)
@@ -129,25 +145,38 @@ def _product(text: str) -> int | None:
     return int(words[0]) * int(words[1]) if len(words) == 2 and all(word.isdigit() for word in words) else None
 
 
-def _problems(report: HealthReport) -> list[str]:
+def _illness(report: HealthReport) -> list[str]:
+    """What only a recovery mends."""
     problems = []
     if report.boot_id is None:
         problems.append("its boot id cannot be read")
     if report.boot_completed is False:
-        problems.append("it has not finished booting")
+        return problems  # what is not up yet cannot answer yet
     if report.system_server_ok is False:
         problems.append(f"its system server does not answer within {_SYSTEM_SERVER_S} s; restart the device")
-    if report.battery_pct is not None and report.battery_pct < MIN_BATTERY_PCT:
-        problems.append(f"its battery is at {report.battery_pct} %, below {MIN_BATTERY_PCT} %; charge it")
-    if report.free_bytes is not None and report.free_bytes < MIN_FREE_BYTES:
-        problems.append(f"only {report.free_bytes} bytes are free in /data/local/tmp, below {MIN_FREE_BYTES}")
+    if report.apps_ok is False:
+        problems.append("its package manager does not answer; restart the device")
+    if report.storage_ok is False:
+        problems.append("its shared storage cannot be read; restart the device")
+    return problems
+
+
+def _unready(report: HealthReport) -> list[str]:
+    """What passes by itself, or with a charger or a broom."""
+    problems = []
+    if report.boot_completed is False:
+        problems.append("it has not finished booting")
+    if report.battery_pct is not None and report.battery_pct < readiness.MIN_BATTERY_PCT:
+        words = f"its battery is at {report.battery_pct} %, below {readiness.MIN_BATTERY_PCT} %; charge it"
+        problems.append(words)
+    if report.free_bytes is not None and readiness.is_full(report.free_bytes):
+        floor = readiness.MIN_FREE_BYTES
+        problems.append(f"only {report.free_bytes} bytes are free in /data/local/tmp, below {floor}")
     return problems
 
 
 def _notes(report: HealthReport, cell: battery.Battery) -> list[str]:
-    notes = []
-    if report.clock_skew_s is not None and abs(report.clock_skew_s) > MAX_CLOCK_SKEW_S:
-        notes.append(f"its clock is {report.clock_skew_s:+.1f} s off this host's")
+    notes = readiness.warnings(report.clock_skew_s, None)
     if cell.updates_stopped:
         notes.append("its battery state is forced by a test: run `dumpsys battery reset`")
     return notes

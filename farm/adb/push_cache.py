@@ -32,7 +32,7 @@ from farm.adb.deploy_plan import (
     plan_eviction,
 )
 from farm.adb.device import Device
-from farm.adb.errors import Cancelled, NoSpace, RemoteError
+from farm.adb.errors import Cancelled, NoSpace, RemoteError, WrongContent
 from farm.adb.file_tool import FileTool, Stamp
 
 __all__ = [
@@ -189,7 +189,7 @@ class _Deploy:
         with self._verifying():
             found = self.tool.hash([f"{path}.part"], devtool.size)
         if found.get(f"{path}.part") is None or found[f"{path}.part"].sha256 != devtool.sha256:
-            raise RemoteError(f"{self.device.address}: the device-side tool differs after the push")
+            raise WrongContent(f"{self.device.address}: the device-side tool differs after the push")
         self.device.check_shell(["mv", "-f", f"{path}.part", path])
 
     def _plan(self) -> DeployPlan:
@@ -307,7 +307,7 @@ class _Deploy:
                 for spec in bad:
                     self._push(spec, 0, spec.size)
             specs = bad
-        raise RemoteError(
+        raise WrongContent(
             f"{self.device.address}: {specs[0].remote} differs from what was sent, twice",
             remedy="is the file being changed on the host, or is the device's storage failing?",
         )
@@ -343,7 +343,7 @@ class _Deploy:
             self.verified += 1
             placed = found.get(self._place(spec))
             if placed is None or placed.sha256 != spec.sha256:
-                raise RemoteError(f"{self.device.address}: {self._place(spec)} is not what was put there")
+                raise WrongContent(f"{self.device.address}: {self._place(spec)} is not what was put there")
 
     # ---- small things ----
 

@@ -10,15 +10,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from farm.domain import readiness
+
 
 class Connection(StrEnum):
-    """The state that adb reports; GONE: adb does not list it."""
+    """The state that adb reports. GONE: adb does not list it. DUPLICATE: two of them say the same serial number."""
 
     ONLINE = "device"
     OFFLINE = "offline"
     UNAUTHORIZED = "unauthorized"
     RECOVERY = "recovery"
     BOOTLOADER = "bootloader"
+    DUPLICATE = "duplicate"
     GONE = "gone"
 
 
@@ -28,6 +31,7 @@ REMEDIES = {
     Connection.OFFLINE: "wait for it to boot, else pull the cable and put it in again",
     Connection.RECOVERY: "it is in recovery: restart it into Android",
     Connection.BOOTLOADER: "it is in its bootloader: restart it into Android",
+    Connection.DUPLICATE: "another device has its serial number: unplug one, or give it a number of its own",
 }
 #: Where this host's user may not open the USB device; adb's word for it begins with "no permissions".
 NO_PERMISSION = "this host may not open it: install adb's udev rules, or add the agent's user to the group plugdev"
@@ -67,8 +71,6 @@ class Availability(StrEnum):
 
 #: A device that its host has not reported for this long is not available, whatever the row says.
 STALE_AFTER = timedelta(seconds=10)
-#: No work starts below this charge. A board without a battery has none to be low.
-MIN_BATTERY_PCT = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,10 @@ class Readiness:
     has_battery: bool | None = None
     boot_completed: bool | None = None
     boot_id: str | None = None
+    hot_since: datetime | None = None
+    low_since: datetime | None = None  # its battery waits to be charged
+    free_bytes: int | None = None  # of /data/local/tmp
+    clock_skew_s: float | None = None  # device minus host
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +147,28 @@ def availability(device: DeviceFacts, now: datetime) -> tuple[Availability, str]
         if device.lease_holder.startswith("reservation:"):
             return Availability.RESERVED, device.lease_holder
         return Availability.RUNNING, device.lease_holder
+    if device.connection is Connection.DUPLICATE:
+        return Availability.NOT_READY, "two devices answer with its serial number: neither is used"
     if device.connection is not Connection.ONLINE:
         return Availability.NOT_READY, f"adb says {device.connection.value}"
-    if device.readiness.boot_completed is False:
-        return Availability.NOT_READY, "still booting"
-    battery = device.readiness.battery_pct
-    if device.readiness.has_battery and battery is not None and battery < MIN_BATTERY_PCT:
-        return Availability.NOT_READY, f"its battery is below {MIN_BATTERY_PCT} %"
+    unready = why_not_ready(device.readiness, now)
+    if unready is not None:
+        return Availability.NOT_READY, unready
     if device.health in (Health.SUSPECT, Health.BAD):  # bad until a time that has passed: looked at before use
         return Availability.CHECKING, device.health_reason or "checked before its next use"
     return Availability.READY, "ready"
+
+
+def why_not_ready(measured: Readiness, now: datetime) -> str | None:
+    """What keeps a device that answers from being given work, with its figure; None: nothing."""
+    if measured.boot_completed is False:
+        return "still booting"
+    if readiness.is_held_hot(measured.hot_since, now):
+        return readiness.heat_words(measured.temperature_c, measured.has_battery)
+    battery = measured.battery_pct
+    low = measured.has_battery and battery is not None and battery < readiness.MIN_BATTERY_PCT
+    if low or measured.low_since is not None:
+        return readiness.battery_words(battery)
+    if measured.free_bytes is not None and readiness.is_full(measured.free_bytes):
+        return readiness.storage_words(measured.free_bytes)
+    return None

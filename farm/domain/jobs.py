@@ -10,14 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from farm.domain.outcomes import MEANING, Outcome, Retry, TestOutcome, may_retry, roll_up
+from farm.domain.causes import Cause, ruling
+from farm.domain.outcomes import Outcome, Retry, TestOutcome, roll_up
 
 #: Ends after which the finished tests count and are not run again.
 RESUMED = frozenset({Outcome.DEVICE_LOST, Outcome.INFRA_ERROR})
 #: Causes of a test's end that say nothing about the engine: such a test has not finished.
 NO_FAULT = frozenset({Outcome.DEVICE_LOST, Outcome.INFRA_ERROR, Outcome.CANCELLED, Outcome.DEPLOY_FAILED})
 #: Order of the classes: how much later than it came a job of this class counts as having come, seconds.
-HANDICAP_S = {"debug": 0.0, "pr": 300.0, "manual": 600.0, "nightly": 7200.0}
+HANDICAP_S = {"debug": 0.0, "pr": 900.0, "manual": 3600.0, "nightly": 12 * 3600.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class AttemptEnd:
     device_id: int
     reason: str = ""
     tests: tuple[TestEnd, ...] = ()
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,18 @@ def decide(attempts: Sequence[AttemptEnd], *, cancelled: bool = False) -> Decisi
     last = attempts[-1]
     if cancelled and last.outcome in (Outcome.CANCELLED, *RESUMED):
         return Decision(Outcome.CANCELLED, "cancelled")
-    used = sum(1 for a in attempts[:-1] if a.outcome is last.outcome)
-    if not cancelled and may_retry(last.outcome, used):
-        elsewhere = MEANING[last.outcome].retry is Retry.ELSEWHERE
+    rule = ruling(last.outcome, last.cause)
+    used = sum(1 for a in attempts[:-1] if _same_budget(a, last))
+    if not cancelled and rule.retry is not Retry.NO and used < rule.max_retries:
+        elsewhere = rule.retry is Retry.ELSEWHERE
         avoid = tuple(dict.fromkeys(a.device_id for a in attempts if a.outcome is not Outcome.PASSED and elsewhere))
-        return Decision(None, f"{MEANING[last.outcome].words}: tried again ({used + 1})", avoid)
+        return Decision(None, f"{rule.words}: tried again ({used + 1})", avoid)
     return Decision(job_outcome(attempts), last.reason)
+
+
+def _same_budget(one: AttemptEnd, other: AttemptEnd) -> bool:
+    """Tries are counted per outcome; being taken for somebody else uses up none of the tries for real trouble."""
+    return one.outcome is other.outcome and (one.cause is Cause.PREEMPTED) is (other.cause is Cause.PREEMPTED)
 
 
 def job_outcome(attempts: Sequence[AttemptEnd]) -> Outcome:

@@ -1,8 +1,9 @@
 """How an attempt ends: one closed, numbered list, and what each end means.
 
 An attempt ends in exactly one `Outcome`. The table `MEANING` alone decides blame, retry, effect on the device's health,
-colour and the exit code of the command line; nothing else in the farm may decide these from a string. First cause wins:
-an attempt that has an outcome keeps it, a later truth is shown beside it.
+colour and the exit code of the command line; nothing else in the farm may decide these from a string. Where one outcome
+has several culprits, `farm.domain.causes` refines blame, retry and health. First cause wins: an attempt that has an
+outcome keeps it, a later truth is shown beside it.
 
 A job's outcome is that of its last attempt; a run's is the roll-up `roll_up` of its jobs.
 """
@@ -38,6 +39,7 @@ class Blame(StrEnum):
     ENGINE = "engine"
     SUITE = "suite"
     DEVICE = "device"
+    HOST = "host"  # the machine that the device hangs on: its adb server, disk, network
     FARM = "farm"
     USER = "user"
 
@@ -216,9 +218,3 @@ def roll_up(outcomes: Iterable[Outcome]) -> Outcome:
         if outcome in present:
             return outcome
     return Outcome.INFRA_ERROR
-
-
-def may_retry(outcome: Outcome, retries_used: int) -> bool:
-    """Whether a job whose last attempt ended so, after `retries_used` retries of that kind, is tried again."""
-    meaning = MEANING[outcome]
-    return meaning.retry is not Retry.NO and retries_used < meaning.max_retries

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from farm.domain import readiness
 from farm.domain.devices import Connection, DeviceFacts, Health, Readiness
+from farm.domain.health import Standing
 from farm.store import tables
 from farm.store.bus import touch
+
+#: Longest advice and longest tail of a health log that a row keeps, characters.
+_MAX_WORDS = 500
+_MAX_TAIL = 4000
 
 
 def facts(session: Session, *, host: str | None = None) -> list[DeviceFacts]:
@@ -47,7 +53,16 @@ def fact(row: tables.Device, lease: tables.Lease | None) -> DeviceFacts:
         health_reason=row.health_reason,
         health_until=row.health_until,
         readiness=Readiness(
-            row.readiness_at, row.temperature_c, row.battery_pct, row.has_battery, row.boot_completed, row.boot_id
+            at=row.readiness_at,
+            temperature_c=row.temperature_c,
+            battery_pct=row.battery_pct,
+            has_battery=row.has_battery,
+            boot_completed=row.boot_completed,
+            boot_id=row.boot_id,
+            hot_since=row.hot_since,
+            low_since=row.low_since,
+            free_bytes=row.free_bytes,
+            clock_skew_s=row.clock_skew_s,
         ),
         lease_holder=None if lease is None else lease.holder,
         lease_released=lease is not None and lease.released_at is not None,
@@ -64,8 +79,23 @@ def event(session: Session, device_id: int, at: datetime, kind: str, detail: Map
 def note_temperature(session: Session, row: tables.Device, celsius: float | None, now: datetime) -> None:
     """A reading: the device's newest one and a point of its curve. None ("not measured") makes no point."""
     row.temperature_c, row.readiness_at = celsius, now
+    was_held = readiness.is_held_hot(row.hot_since, now)
+    row.hot_since = readiness.hot_since(celsius, row.has_battery, row.hot_since, now)
+    if row.hot_since is None and was_held:
+        event(session, row.id, now, "cooled", {"celsius": celsius})
     if celsius is not None:
         event(session, row.id, now, "temperature", {"celsius": round(celsius, 2)})
+
+
+def note_battery(
+    session: Session, row: tables.Device, pct: int | None, has_battery: bool | None, now: datetime
+) -> None:
+    """A reading of the charge; that it fell too low, or is enough again, is history."""
+    was_low = row.low_since is not None
+    row.battery_pct, row.has_battery = pct, has_battery
+    row.low_since = readiness.low_since(pct, has_battery, row.low_since, now)
+    if (row.low_since is not None) is not was_low:
+        event(session, row.id, now, "charged" if was_low else "battery-low", {"percent": pct})
 
 
 def set_health(
@@ -76,16 +106,37 @@ def set_health(
     by: str,
     now: datetime,
     until: timedelta | None = None,
+    *,
+    action: str | None = None,
+    log: Sequence[str] = (),
 ) -> bool:
-    """Change a device's health with its reason and author; False when it was so already."""
+    """Change a device's health: why, by whom, until when, what helps, and the tail of what led to it.
+
+    False when it was so already.
+    """
     row = session.get_one(tables.Device, device_id)
     if row.health == health.value and row.health_reason == reason:
         return False
     row.health, row.health_reason, row.health_by, row.health_at = health.value, reason, by, now
     row.health_until = None if until is None else now + until
-    event(session, device_id, now, "health", {"health": health.value, "reason": reason, "by": by})
+    row.health_action = None if action is None else action[:_MAX_WORDS]
+    row.health_log = "\n".join(log)[-_MAX_TAIL:] or None
+    detail = {"health": health.value, "reason": reason, "by": by}
+    if row.health_until is not None:
+        detail["until"] = row.health_until.isoformat()
+    event(session, device_id, now, "health", detail)
     touch(session, "device", device_id, at=now, device_id=device_id)
     return True
+
+
+def put(
+    session: Session, row: tables.Device, standing: Standing, by: str, now: datetime, log: Sequence[str] = ()
+) -> None:
+    """What the rules of health decided."""
+    row.strikes = standing.strikes
+    set_health(
+        session, row.id, standing.health, standing.reason, by, now, standing.rest, action=standing.action, log=log
+    )
 
 
 def set_connection(

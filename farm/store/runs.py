@@ -10,6 +10,7 @@ from typing import TypeVar
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from farm.domain.causes import cause_of
 from farm.domain.jobs import AttemptEnd, TestEnd
 from farm.domain.outcomes import Outcome, Phase, State, TestOutcome, roll_up
 from farm.store import tables
@@ -61,7 +62,9 @@ def _ends(session: Session, attempts: Sequence[tables.Attempt]) -> list[AttemptE
         cause = Outcome(row.cause) if row.cause else None
         tests[row.attempt_id].append(TestEnd(row.test_id, TestOutcome(str(row.outcome)), cause))
     return [
-        AttemptEnd(Outcome(a.outcome), a.device_id, a.reason or "", tuple(tests[a.id])) for a in attempts if a.outcome
+        AttemptEnd(Outcome(a.outcome), a.device_id, a.reason or "", tuple(tests[a.id]), cause_of(a.cause))
+        for a in attempts
+        if a.outcome
     ]
 
 

@@ -25,6 +25,7 @@ from farm.store import leases, tables
 from farm.work.context import Work
 from farm.work.heart import Heart
 from farm.work.inventory import InventoryKeeper
+from farm.work.looks import Looks
 from farm.work.sightings import Sightings
 from farm.work.upkeep import Upkeep
 from farm.work.watch import Watch
@@ -48,6 +49,7 @@ class Agent:
         self._inventory = InventoryKeeper(work.db, inventory, work.settings.host)
         self._sightings = Sightings(work, self._inventory)
         self._watch = Watch(work)
+        self._looks = Looks(work)
         self._heart = Heart(work)
         self._upkeep = Upkeep(work)
         self._wake = threading.Event()
@@ -113,7 +115,7 @@ class Agent:
             elif row.connection == "device":
                 busy = row.id in working and row.health == Health.GOOD.value
                 every = settings.busy_health_every_s if busy else settings.health_every_s
-                self._submit(f"look {row.id}", 1.0 if row.health == "suspect" else every, self._watch.look, row.id)
+                self._submit(f"look {row.id}", 1.0 if row.health == "suspect" else every, self._looks.look, row.id)
         self._orphans()
         self._submit("repair", _REPAIR_EVERY_S, self._repair)
         self._submit("upkeep", _UPKEEP_EVERY_S, self._upkeep.once)

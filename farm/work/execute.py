@@ -12,17 +12,19 @@ import time
 from typing import Any
 
 from farm.domain import jobs
+from farm.domain.causes import Cause, cause_of
 from farm.domain.jobs import TestEnd
 from farm.domain.journal import Record
 from farm.domain.leases import FENCE
 from farm.domain.outcomes import Outcome, TestOutcome
 from farm.store import bundles, runs, tables
 from farm.work.deploy import device_dir
+from farm.work.hold import lock_of
 from farm.work.journal import JournalTail, Shipper
 from farm.work.precheck import ensure_logcat
 from farm.work.renewal import write_renewed
 from farm.work.step import Cut, Step
-from farm.work.supervisor import START_S, DeviceLock, Supervisor
+from farm.work.supervisor import START_S, Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +80,17 @@ class _Execution:
             late = Cut(Outcome.INFRA_ERROR, "the runner overran its own time limits and was ended")
             self._stop(late)
             raise late
+        if self.tail.starts:
+            self.step.say(self._waits())
         self.step.pause(self.settings.journal_poll_s)
+
+    def _waits(self) -> str | None:
+        """What the runner says that its test waits for; None while it works."""
+        try:
+            with (self.step.folder / "waiting").open(errors="replace") as file:
+                return file.read(300).removeprefix("waits ") or None
+        except OSError:
+            return None
 
     def _follow(self) -> None:
         before = self.tail.starts
@@ -92,18 +104,19 @@ class _Execution:
         if self.tail.has_ended() or self.runner.alive():
             return
         self.step.check()
-        with DeviceLock(self.step.work.locks_dir, self.step.device_row.serial, START_S / 4) as free:
-            pass
-        if free and not self.runner.alive():
+        lock, end = lock_of(self.step.work, self.step.device_row), time.monotonic() + START_S
+        while not lock.try_acquire(f"attempt {self.step.id} of the farm in {self.step.work.state}"):
+            words = f"{self.step.device_row.name} is held by {lock.holder()}"  # by our runner, which says so soon?
+            if time.monotonic() >= end:
+                raise Cut(Outcome.INFRA_ERROR, f"{words} for more than {START_S:g} s")
+            self.step.say(f"its device: {words}")
+            self.step.check()
+            self.step.pause(0.2)
+            if self.runner.alive():
+                return
+        lock.release()
+        if not self.runner.alive():
             self._start()
-        elif not free:
-            end = time.monotonic() + START_S
-            while not self.runner.alive() and time.monotonic() < end:
-                self.step.say(f"the lock of {self.step.device_row.name}, which another process holds")
-                self.step.check()
-                self.step.pause(0.2)
-            if not self.runner.alive():
-                raise Cut(Outcome.INFRA_ERROR, f"another process holds the lock of {self.step.device_row.name}")
 
     def _start(self) -> None:
         step = self.step
@@ -117,7 +130,7 @@ class _Execution:
     def _restart(self) -> None:
         if self.tail.starts >= self.settings.runner_starts or self.tail.starts == 0:
             words = f"the runner died (start {max(self.tail.starts, 1)}): {self.runner.last_words()}"
-            raise Cut(Outcome.INFRA_ERROR, words)
+            raise Cut(Outcome.INFRA_ERROR, words, Cause.RUNNER_DIED)
         log.warning("attempt %d: the runner died; starting it again", self.step.id)
         self._start()
 
@@ -156,12 +169,13 @@ class _Execution:
 
 def _cut_of(end: Record | None) -> Cut:
     if end is None:
-        return Cut(Outcome.INFRA_ERROR, "the runner left no end")
+        return Cut(Outcome.INFRA_ERROR, "the runner left no end", Cause.RUNNER_DIED)
     try:
         outcome = Outcome(end.fields["outcome"])
     except (KeyError, ValueError):
         return Cut(Outcome.INFRA_ERROR, f"the runner's end makes no sense: {str(end.fields)[:200]}")
-    return Cut(outcome, str(end.fields.get("reason") or ""))
+    cause = end.fields.get("cause")
+    return Cut(outcome, str(end.fields.get("reason") or ""), cause_of(cause if isinstance(cause, str) else None))
 
 
 def write_attempt(step: Step, limits: dict[str, float], finished: list[str]) -> None:
@@ -203,6 +217,7 @@ def write_attempt(step: Step, limits: dict[str, float], finished: list[str]) -> 
         "params": request.get("params", {}),
         "limits": limits,
         "locks_dir": str(step.work.locks_dir),
+        "state_dir": str(step.work.state),
         "measure_slots": _measure_slots(step),
         "fence_s": FENCE.total_seconds(),
     }

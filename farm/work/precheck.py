@@ -7,7 +7,10 @@ import time
 
 from farm.adb import clean, health
 from farm.adb.logcat import LogcatStream
+from farm.domain import readiness
+from farm.domain.causes import Cause
 from farm.domain.outcomes import Outcome
+from farm.work.hold import held
 from farm.work.step import Cut, Step
 
 
@@ -17,8 +20,14 @@ def precheck(step: Step) -> None:
     abi = step.device_row.labels.get("abi", "")
     if abi not in step.bundle.manifest["files"]:
         have = ", ".join(step.bundle.manifest["files"])
-        raise Cut(Outcome.REFUSED, f"the bundle has files for {have}, {step.device_row.name} is {abi or 'unknown'}")
+        words = f"the bundle has files for {have}, {step.device_row.name} is {abi or 'unknown'}"
+        raise Cut(Outcome.REFUSED, words, Cause.WRONG_ABI)
     step.wait_online(step.work.settings.online_wait_s)
+    with held(step):
+        _look(step)
+
+
+def _look(step: Step) -> None:
     ensure_logcat(step)
     report = _fit(step)
     step.note_temperature(report.temperature_c)
@@ -49,6 +58,15 @@ def take_snapshot(step: Step) -> None:
     partial.replace(path)
 
 
+def cause_of(report: health.HealthReport) -> Cause:
+    """Whose fault an unfit device is."""
+    if report.server_gone:
+        return Cause.ADB_SERVER
+    if not report.ill and readiness.is_full(report.free_bytes):
+        return Cause.STORAGE_FULL
+    return Cause.DEVICE_UNFIT
+
+
 def _fit(step: Step) -> health.HealthReport:
     """A health report without problems; one that has some is looked at again until the wait is over."""
     end = time.monotonic() + step.work.settings.online_wait_s
@@ -58,7 +76,7 @@ def _fit(step: Step) -> health.HealthReport:
             return report
         words = "; ".join(report.problems) or "it did not answer"
         if time.monotonic() >= end:
-            raise Cut(Outcome.INFRA_ERROR, f"{step.device_row.name} is not fit for work: {words}")
+            raise Cut(Outcome.INFRA_ERROR, f"{step.device_row.name} is not fit for work: {words}", cause_of(report))
         step.say(f"{step.device_row.name} to become fit: {words}")
         step.check()
         step.pause(0.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from farm.adb import health
+from farm.domain.causes import Cause
 from farm.domain.jobs import settle_of
 from farm.domain.outcomes import Outcome
 from farm.work.precheck import ensure_logcat
@@ -32,7 +33,7 @@ def settle(step: Step) -> None:
             return
         if time.monotonic() - began >= wait_s:
             words = f"{step.device_row.name} did not cool to {limit:g} °C within {wait_s:g} s (it has {heat:.1f} °C)"
-            raise Cut(Outcome.INFRA_ERROR, words)
+            raise Cut(Outcome.INFRA_ERROR, words, Cause.NOT_SETTLED)
         step.say(f"{step.device_row.name} to cool to {limit:g} °C (now {heat:.1f} °C)")
         step.check()
         step.pause(1.0)

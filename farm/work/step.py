@@ -7,6 +7,7 @@ kept beside it.
 
 from __future__ import annotations
 
+import errno
 import logging
 import time
 import traceback
@@ -18,6 +19,7 @@ from sqlalchemy.orm import Session
 
 from farm.adb import errors
 from farm.adb.device import Device
+from farm.domain.causes import Cause, fits, ruling
 from farm.domain.journal import clip
 from farm.domain.outcomes import Outcome, Phase
 from farm.store import devices, leases, tables
@@ -35,12 +37,13 @@ class Stopping(BaseException):
 
 
 class Cut(Exception):
-    """The attempt ends here, with this outcome."""
+    """The attempt ends here, with this outcome; `cause` says whose it is where the outcome alone does not."""
 
-    def __init__(self, outcome: Outcome, reason: str) -> None:
+    def __init__(self, outcome: Outcome, reason: str, cause: Cause | None = None) -> None:
         super().__init__(reason)
         self.outcome = outcome
         self.reason = reason
+        self.cause = cause
 
 
 @dataclass(slots=True)
@@ -122,7 +125,7 @@ class Step:
                 self.device_row = row
                 return
             if time.monotonic() >= end:
-                raise Cut(Outcome.DEVICE_LOST, f"adb says {row.connection!r} for {limit_s:g} s")
+                raise Cut(Outcome.DEVICE_LOST, f"adb says {row.connection!r} for {limit_s:g} s", _lost(row.connection))
             self.say(f"{row.name} to come back (adb says {row.connection})")
             if checked:
                 self.check()
@@ -133,8 +136,20 @@ def _lease_lost(session: Session, attempt: tables.Attempt, released: bool) -> Cu
     row = session.query(tables.Lease).filter_by(attempt_id=attempt.id).order_by(tables.Lease.id.desc()).first()
     why = row.end_reason if row is not None and row.end_reason else "it was ended by somebody else"
     if released and row is not None and row.ends_at <= (row.released_at or row.ends_at):
-        return Cut(Outcome.TIMED_OUT, f"the lease reached its hard end during {attempt.phase}")
-    return Cut(Outcome.INFRA_ERROR, f"the attempt lost its lease: {why}")
+        return Cut(Outcome.TIMED_OUT, f"the lease reached its hard end during {attempt.phase}", Cause.LEASE_END)
+    taken = row is not None and row.preempted_by is not None
+    cause = Cause.PREEMPTED if taken else Cause.LEASE_LOST
+    return Cut(Outcome.INFRA_ERROR, f"the attempt lost its lease: {why}", cause)
+
+
+def _lost(connection: str) -> Cause:
+    """The cause of a loss in adb's own word."""
+    known = {
+        "offline": Cause.OFFLINE,
+        "unauthorized": Cause.UNAUTHORIZED,
+        "duplicate": Cause.DUPLICATE_SERIAL,
+    }
+    return known.get(connection, Cause.GONE)
 
 
 Body = Callable[[Step], None]
@@ -160,7 +175,8 @@ def run_step(work: Work, attempt_id: int, phase: Phase, body: Body) -> None:
         cut = adb_cut(phase, error)
     except Exception as error:
         log.exception("attempt %d: %s failed", attempt_id, phase.value)
-        cut = Cut(Outcome.INFRA_ERROR, f"{phase.value} failed: {type(error).__name__}: {error}")
+        cause = Cause.HOST_DISK if _is_of_the_hosts_disk(error) else Cause.FARM_BUG
+        cut = Cut(Outcome.INFRA_ERROR, f"{phase.value} failed: {type(error).__name__}: {error}", cause)
         _note_incident(step, cut.reason, traceback.format_exc())
     _leave(step, cut)
 
@@ -168,22 +184,44 @@ def run_step(work: Work, attempt_id: int, phase: Phase, body: Body) -> None:
 def adb_cut(phase: Phase, error: errors.AdbError) -> Cut:
     """What an error of the adb room means for the attempt."""
     words = f"{error} ({error.remedy})"
+    cause = next((found for kind, found in _CAUSES if isinstance(error, kind)), None)
     if isinstance(error, errors.AdbServerGone):
-        return Cut(Outcome.INFRA_ERROR, words)
+        return Cut(Outcome.INFRA_ERROR, words, cause)
     if isinstance(error, errors.DeviceUnavailable):
-        return Cut(Outcome.DEVICE_LOST, words)
+        return Cut(Outcome.DEVICE_LOST, words, cause)
     if isinstance(error, errors.Cancelled):
         return Cut(Outcome.CANCELLED, f"cancelled during {phase.value}")
-    if phase is Phase.DEPLOY:
-        return Cut(Outcome.DEPLOY_FAILED, words)
-    return Cut(Outcome.INFRA_ERROR, words)
+    outcome = Outcome.DEPLOY_FAILED if phase is Phase.DEPLOY else Outcome.INFRA_ERROR
+    return Cut(outcome, words, cause if fits(outcome, cause) else None)
 
 
-def set_outcome(attempt: tables.Attempt, outcome: Outcome, reason: str) -> None:
+#: What an error of the adb room says about the culprit; the first kind that fits.
+_CAUSES: tuple[tuple[type[errors.AdbError], Cause], ...] = (
+    (errors.AdbServerGone, Cause.ADB_SERVER),
+    (errors.Unauthorized, Cause.UNAUTHORIZED),
+    (errors.DeviceOffline, Cause.OFFLINE),
+    (errors.AmbiguousDevice, Cause.DUPLICATE_SERIAL),
+    (errors.IdentityMismatch, Cause.OTHER_DEVICE),
+    (errors.DeviceUnavailable, Cause.GONE),
+    (errors.NoSpace, Cause.STORAGE_FULL),
+    (errors.WrongContent, Cause.WRONG_CONTENT),
+    (errors.ShellTimeout, Cause.DEVICE_SLOW),
+    (errors.RemoteError, Cause.TRANSFER_BROKE),
+)
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
+
+
+def _is_of_the_hosts_disk(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno in _DISK_ERRORS
+
+
+def set_outcome(attempt: tables.Attempt, outcome: Outcome, reason: str, cause: Cause | None = None) -> None:
     """The first cause wins; another one that comes later is shown beside it."""
     reason = clip(reason, 4000)
     if attempt.outcome is None:
         attempt.outcome, attempt.reason = outcome.value, reason
+        attempt.cause = cause.value if cause is not None and fits(outcome, cause) else None
+        attempt.blame = ruling(outcome, cause).blame.value
     elif attempt.outcome != outcome.value and attempt.late_outcome is None:
         attempt.late_outcome, attempt.late_reason = outcome.value, reason
 
@@ -222,7 +260,7 @@ def _leave(step: Step, cut: Cut | None) -> None:
     with step.work.db.session() as session:
         attempt = session.get_one(tables.Attempt, step.id)
         if cut is not None:
-            set_outcome(attempt, cut.outcome, cut.reason)
+            set_outcome(attempt, cut.outcome, cut.reason, cut.cause)
         attempt.waiting_for = None
         row = session.get(tables.AttemptPhase, (step.id, step.phase.value))
         if row is not None:

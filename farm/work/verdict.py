@@ -7,10 +7,12 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
+from farm.domain import health as rules
+from farm.domain.causes import CAUSES, Cause, cause_of, ruling
 from farm.domain.devices import Health
 from farm.domain.jobs import decide
 from farm.domain.leases import HEARTBEAT, Lease
-from farm.domain.outcomes import MEANING, HealthEffect, Outcome, Phase, State
+from farm.domain.outcomes import HealthEffect, Outcome, Phase, State
 from farm.store import devices, leases, runs, tables
 from farm.store.bus import touch
 from farm.work.step import Step, set_outcome
@@ -69,24 +71,27 @@ def close_if_host_is_lost(session: Session, lease: Lease, now: datetime) -> None
     host = session.get(tables.Host, attempt.host)
     if host is not None and host.seen_at is not None and now - host.seen_at < HEARTBEAT:
         return  # its host lives: the attempt's own step notices and ends it
-    set_outcome(attempt, Outcome.INFRA_ERROR, f"its host {attempt.host} has been silent for too long")
+    set_outcome(attempt, Outcome.INFRA_ERROR, f"its host {attempt.host} has been silent for too long", Cause.HOST_LOST)
     close(session, attempt, now)
 
 
 def _device(session: Session, attempt: tables.Attempt, outcome: Outcome, bundle_hash: str, now: datetime) -> None:
     """What the end says about the device, and that no lease is left open by mistake."""
     row = session.get_one(tables.Device, attempt.device_id)
-    effect = MEANING[outcome].health
+    cause = cause_of(attempt.cause)
+    effect = ruling(outcome, cause).health
     deployed = session.get(tables.AttemptPhase, (attempt.id, Phase.DEPLOY.value))
     if deployed is not None and deployed.detail.get("verified") is not None:
         row.last_bundle = bundle_hash
     if effect is HealthEffect.GOOD:
-        row.infra_errors = 0
+        row.infra_errors = row.strikes = 0
     elif effect is HealthEffect.SUSPECT:
         row.infra_errors += 1
-        if row.health == Health.GOOD.value:
-            words = f"attempt {attempt.id} ended {outcome.value}: {attempt.reason or ''}"
-            devices.set_health(session, row.id, Health.SUSPECT, words[:500], "verdict", now)
+        words = f"attempt {attempt.id} ended {outcome.value}: {attempt.reason or ''}"[:500]
+        standing = rules.after_strike(row.strikes, words, CAUSES[cause].action if cause else rules.advice(words))
+        if row.health in (Health.GOOD.value, Health.SUSPECT.value):
+            devices.put(session, row, standing, "verdict", now, log=[attempt.reason or ""])
+        row.strikes = standing.strikes
     lease = leases.of_attempt(session, attempt.id, attempt.token)
     if lease is not None and lease.released_at is None:
         leases.release(session, lease.id, now, f"attempt {attempt.id} is over")

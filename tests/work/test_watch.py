@@ -12,7 +12,7 @@ from sqlalchemy import select
 from farm.adb import health
 from farm.adb.health import HealthReport
 from farm.adb.tracker import AdbEntry
-from farm.domain.devices import Availability, availability
+from farm.domain.devices import Availability, Health, availability
 from farm.store import devices, leases, tables
 from farm.store.artifacts import ArtifactStore
 from farm.store.db import Database
@@ -21,13 +21,14 @@ from farm.work.context import Work
 from farm.work.heart import Heart
 from farm.work.host import AlreadyRunning, HostWork
 from farm.work.inventory import InventoryKeeper
+from farm.work.looks import Looks
 from farm.work.settings import WorkSettings
 from farm.work.sightings import Sightings
-from farm.work.watch import BAD_AFTER, Watch
+from farm.work.watch import Watch
 from tests.work.factories import add_device
 
 OK = HealthReport(ok=True, boot_id="b", boot_completed=True, temperature_c=31.0, has_battery=False)
-ILL = HealthReport(ok=False, problems=["the system server does not answer"])
+ILL = HealthReport(ok=False, problems=["the system server does not answer"], ill=True)
 
 
 @pytest.fixture
@@ -38,26 +39,73 @@ def work(db: Database, store: ArtifactStore, tmp_path: Path) -> Work:
 
 def look(work: Work, monkeypatch: pytest.MonkeyPatch, report: HealthReport, times: int = 1) -> tables.Device:
     monkeypatch.setattr(health, "check", lambda _device: report)
-    watch = Watch(work)
+    looks = Looks(work)
     for _ in range(times):
-        watch.look(1)
+        looks.look(1)
     with work.db.read() as session:
         return session.get_one(tables.Device, 1)
 
 
-def test_one_bad_look_is_nothing_two_are_doubt_and_many_are_quarantine(
+def test_one_bad_look_is_nothing_and_two_are_doubt_with_advice_and_a_log(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert look(work, monkeypatch, ILL).health == "good"
     doubted = look(work, monkeypatch, ILL, 2)
     assert (doubted.health, doubted.health_reason) == ("suspect", "the system server does not answer")
-    bad = look(work, monkeypatch, ILL, BAD_AFTER)
-    assert bad.health == "bad"
-    assert bad.health_until is not None
+    assert "restart the device" in str(doubted.health_action)
+    assert str(doubted.health_log).count("does not answer") == 2
+    well = look(work, monkeypatch, OK)
+    assert (well.health, well.health_action, well.health_log) == ("good", None, None)
+
+
+def test_a_look_that_the_adb_server_did_not_let_through_says_nothing_of_the_device(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = HealthReport(ok=False, problems=["no adb server at 127.0.0.1:1"], server_gone=True)
+    assert look(work, monkeypatch, away, 10).health == "good"
+
+
+def test_a_doubted_device_rests_before_a_good_look_frees_it(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    with work.db.session() as session:
+        now = work.db.now(session)
+        devices.set_health(session, 1, Health.SUSPECT, "spoilt", "verdict", now, timedelta(minutes=1))
+    assert look(work, monkeypatch, OK).health == "suspect"
+    with work.db.session() as session:
+        session.get_one(tables.Device, 1).health_until = work.db.now(session) - timedelta(seconds=1)
+    assert look(work, monkeypatch, OK).health == "good"
+
+
+def test_a_quarantine_that_a_person_gave_no_end_is_lifted_by_no_look(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with work.db.session() as session:
+        devices.set_health(session, 1, Health.BAD, "its screen is broken", "ada", work.db.now(session))
+    assert look(work, monkeypatch, OK, 3).health == "bad"
     with work.db.read() as session:
         [fact] = devices.facts(session)
-    now = datetime.now(UTC)
-    assert availability(fact, now)[0] is Availability.QUARANTINED
+    assert availability(fact, datetime.now(UTC)) == (Availability.QUARANTINED, "its screen is broken")
+
+
+def test_a_device_that_is_full_or_empty_waits_and_is_not_ill(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = HealthReport(
+        ok=False, boot_id="b", boot_completed=True, has_battery=True, battery_pct=12, free_bytes=1_000_000,
+        temperature_c=30.0, problems=["full"],
+    )  # fmt: skip
+    row = look(work, monkeypatch, full, 8)
+    assert (row.health, row.free_bytes) == ("good", 1_000_000)
+    assert row.low_since is not None
+    with work.db.read() as session:
+        [fact] = devices.facts(session)
+    state, why = availability(fact, datetime.now(UTC))
+    assert (state, "12 %" in why) == (Availability.NOT_READY, True)
+    charged = replace(full, battery_pct=79)
+    assert look(work, monkeypatch, charged).low_since is not None
+    assert look(work, monkeypatch, replace(full, battery_pct=80)).low_since is None
+    with work.db.read() as session:
+        [fact] = devices.facts(session)
+        kinds = [e.kind for e in session.scalars(select(tables.DeviceEvent).order_by(tables.DeviceEvent.id))]
+    assert "1.0 MB" in availability(fact, datetime.now(UTC))[1]
+    assert [kind for kind in kinds if kind != "temperature"] == ["battery-low", "charged"]
 
 
 def test_a_quarantine_that_is_over_ends_only_with_a_good_look(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,16 +121,16 @@ def test_a_quarantine_that_is_over_ends_only_with_a_good_look(work: Work, monkey
 
 def test_a_low_battery_or_a_boot_is_not_an_illness(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     low = HealthReport(ok=False, boot_id="b", boot_completed=True, battery_pct=12, has_battery=True, problems=["12 %"])
-    assert look(work, monkeypatch, low, BAD_AFTER + 2).health == "good"
+    assert look(work, monkeypatch, low, 7).health == "good"
     booting = HealthReport(ok=False, boot_id="b", boot_completed=False, problems=["booting"])
-    assert look(work, monkeypatch, booting, BAD_AFTER + 2).health == "good"
+    assert look(work, monkeypatch, booting, 7).health == "good"
 
 
 def test_maintenance_is_a_persons_word_and_no_look_changes_it(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     with work.db.session() as session:
         session.get_one(tables.Device, 1).health = "maintenance"
     assert look(work, monkeypatch, OK).health == "maintenance"
-    assert look(work, monkeypatch, ILL, BAD_AFTER + 2).health == "maintenance"
+    assert look(work, monkeypatch, ILL, 7).health == "maintenance"
 
 
 def test_a_reboot_is_found_by_the_boot_id_and_a_wrong_clock_is_told_once(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, String, Text, UniqueConstraint, text
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from farm.store.base import Base
@@ -60,6 +60,10 @@ class Device(Base):
     used_s: Mapped[float] = mapped_column(default=0.0, server_default="0")  # time under leases: wear
     health_action: Mapped[str | None] = mapped_column(Text)  # what a person is advised to do
     health_log: Mapped[str | None] = mapped_column(Text)  # tail of what led to it
+    hot_since: Mapped[datetime | None]  # see farm.domain.readiness
+    low_since: Mapped[datetime | None]  # its battery waits to be charged since then
+    free_bytes: Mapped[int | None] = mapped_column(BigInteger)  # of /data/local/tmp
+    clock_skew_s: Mapped[float | None]  # device minus host
 
 
 class DeviceEvent(Base):
