@@ -9,6 +9,7 @@
 | FARM_INVENTORY    | the inventory file                                            | ./devices.yaml     |
 | FARM_HOST_NAME    | name of this host in the inventory                            | local              |
 | FARM_ADB_PORT     | port of the farm's own adb server                             | a free one, then kept |
+| FARM_LOCKS        | folder of the locks that every farm and desk of one user shares | /tmp/farm-locks-UID |
 
 Standard library only: the command line reads the same settings without paying for the server's imports.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -87,6 +89,28 @@ def load(
         host_name=env.get("FARM_HOST_NAME") or "local",
         adb_port=_port("FARM_ADB_PORT", env.get("FARM_ADB_PORT"), 0),
     )
+
+
+def locks_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """The folder of the locks of devices and CPUs: one per machine and user, made when it is not there.
+
+    They protect the machine and not a farm, so they do not lie in a state folder; and not in XDG_RUNTIME_DIR, which a
+    farm that is started as a service lacks and its desk has. Raises SettingsError where the folder is not the user's
+    own: whoever can write there decides who gets a device.
+    """
+    env = os.environ if environ is None else environ
+    folder = Path(env.get("FARM_LOCKS") or f"/tmp/farm-locks-{os.getuid()}").expanduser().absolute()
+    remedy = "remove it, or name another folder in FARM_LOCKS"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+            raise SettingsError(f"{folder} (the locks of this machine) is no folder of yours: {remedy}")
+        if status.st_mode & 0o022:
+            raise SettingsError(f"{folder} (the locks of this machine) can be written by others: {remedy}")
+    except OSError as error:
+        raise SettingsError(f"{folder} (the locks of this machine): {error.strerror}: {remedy}") from error
+    return folder
 
 
 def _port(name: str, value: object, default: int = 0) -> int:

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,17 +25,18 @@ from farm.adb.push_cache import BUNDLES_DIR, FileSpec, deploy
 from farm.domain.bundles import device_paths, read_bundle
 from farm.domain.manifests import ManifestError, normal_mode
 from farm.domain.names import safe
+from farm.settings import SettingsError, locks_dir
 from runner import pool, summary
 from runner.bench import Bench, bundle_on_device
 from runner.fixtures import BENCH
 from runner.gate import Gate
 from runner.journal import FileJournal
-from runner.locks import measure_slots
 from runner.plugin import pack_of
 from runner.records import Records
 from runner.reporter import DeskReporter, Reporter, SocketReporter, desk_journal
 from runner.service import Service
 from runner.spec import SpecError
+from runner.turns import Turns
 
 #: The bundle's name for the farm's device-side tool; without it the device's own tools do its work.
 DEVTOOL = "farm-devtool"
@@ -76,14 +78,17 @@ class Desk:
         asked = config.getoption("--journal")
         self.path = Path(str(asked)).absolute() if asked else desk_journal(Path.cwd())
         self._journal = FileJournal(self.path)
-        slots = measure_slots(pool.state_dir() / "locks", 1)
+        try:
+            turns = Turns(locks_dir())
+        except SettingsError as error:
+            raise pytest.UsageError(str(error)) from error
         gate = AnyDevice({"a device"})
         self._journal.record("start", attempt=0, token=0, pid=os.getpid(), devices=[], runner="desk")
         if config.getoption("numprocesses", None) or config.getoption("tx", None):
-            self._service = Service(self.ear, self._journal, gate, slots, self._folder)
+            self._service = Service(self.ear, self._journal, gate, turns, self._folder, name="a run at a desk")
             self._service.start()
         else:
-            self._work_on_device(DeskReporter(self._journal, gate, slots), "a run at a desk")
+            self._work_on_device(DeskReporter(self._journal, gate, turns, self._say), "a run at a desk")
 
     def _work_on_device(self, reporter: Reporter, holder: str) -> None:
         self._taken = taken = pool.take(str(self._config.getoption("--device")), holder)
@@ -106,6 +111,12 @@ class Desk:
         arguments = [Path(argument.split("::")[0]).absolute() for argument in self._config.args]
         pack = next((found for path in arguments if (found := pack_of(path))), self._config.rootpath)
         self._config.pluginmanager.register(Records(bench, pack, None, ()), "farm_records")
+
+    def _say(self, words: str) -> None:
+        """One line on the terminal, past pytest's capture."""
+        capture = self._config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
+            print(f"\n{words}", file=sys.stderr, flush=True)
 
     def _deploy(self, taken: pool.Taken) -> dict[str, Any]:
         """Put the bundle's files on the device; returns the bundle in the form of attempt.json."""

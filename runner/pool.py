@@ -1,7 +1,7 @@
 """Devices at a desk: whoever needs one takes the first that is free, by its lock, never by a number.
 
-The lock is the same one that the farm's runners take, in the same state folder: a desk and a farm on one machine do not
-get into each other's way, and a worker that dies gives its device back by dying.
+The lock is the same one that farms and their runners take, in this machine's one folder of locks: a desk and the farms
+of its user do not get into each other's way, and a worker that dies gives its device back by dying.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import pytest
 from farm.adb.connection import query
 from farm.adb.device import Device
 from farm.adb.errors import AdbError, AdbServerGone
+from farm.adb.locks import FileLock, device_lock
 from farm.adb.server import ADB
 from farm.adb.tracker import AdbEntry, entries_of
 from farm.evidence import props
-from runner.locks import FileLock, device_lock
+from farm.settings import SettingsError, locks_dir
 from runner.spec import DeviceSpec
 
 HOST = "127.0.0.1"
@@ -90,6 +91,10 @@ def count(wanted: str) -> int:
 def take(wanted: str, holder: str) -> Taken:
     """A free device, locked. pytest.UsageError that says what is there when none becomes free."""
     deadline = time.monotonic() + POOL_WAIT_S
+    try:
+        folder = locks_dir()
+    except SettingsError as error:
+        raise pytest.UsageError(str(error)) from error
     while True:
         try:
             entries = candidates(wanted)
@@ -100,7 +105,7 @@ def take(wanted: str, holder: str) -> Taken:
             serial = _serial(entry)
             if serial is None:
                 continue
-            lock = device_lock(state_dir() / "locks", serial)
+            lock = device_lock(folder, serial, entry.address)
             if lock.try_acquire(holder):
                 return _taken(entry, serial, lock)
             busy.append(f"{serial} is held by {lock.holder()}")
@@ -112,7 +117,7 @@ def take(wanted: str, holder: str) -> Taken:
                 ".farm/demo/virtual)"
             )
         if time.monotonic() > deadline:
-            raise pytest.UsageError(f"no device is free: {'; '.join(busy)}")
+            raise pytest.UsageError(f"no device became free in {POOL_WAIT_S:g} s: {'; '.join(busy)}")
         time.sleep(0.3)
 
 

@@ -20,11 +20,11 @@ from runner.engines.base import EngineFailure
 from runner.gate import UNFINISHED_CAUSES
 from runner.markers import NotSettled
 from runner.measure import NotReported
-from runner.reporter import NoSlot
+from runner.turns import LONG_S, Need, NoTurn
 
 MAX_ID = 480
 #: Errors whose words say it all, without the name of their class.
-_SPEAKING = (EngineFailure, AdbError, NotSettled, NoSlot)
+_SPEAKING = (EngineFailure, AdbError, NotSettled, NoTurn)
 #: Causes behind which a lost device may hide.
 _DOUBTFUL = (None, Outcome.FAILED, Outcome.KILLED)
 #: Bytes of test ids per `collected` record.
@@ -108,11 +108,12 @@ class Records:
         if wanted is not None:
             self._waited += markers.wait_settled(wanted, self._bench)
         marker = item.get_closest_marker("measure")
-        if marker is not None and marker.kwargs.get("slot", True):
-            waited = self._held.enter_context(self._bench.reporter.measuring())
-            self._waited += waited
-            if waited > 1:
-                self._bench.note(f"waited {waited:.1f} s for a measure slot")
+        measures = marker is not None and bool(marker.kwargs.get("slot", True))
+        virtual = self._bench.spec.virtual
+        waited = self._held.enter_context(self._bench.reporter.turn(measures=measures, virtual=virtual))
+        self._waited += waited
+        if waited > LONG_S:
+            self._bench.note(f"waited {waited:.1f} s {Need.of(virtual=virtual, measures=measures).value}")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
@@ -191,7 +192,7 @@ def cause_of(error: BaseException | None) -> Outcome | None:
             return error.cause
         if isinstance(error, DeviceUnavailable):
             return Outcome.DEVICE_LOST
-        if isinstance(error, AdbServerGone | NotSettled | NoSlot):
+        if isinstance(error, AdbServerGone | NotSettled | NoTurn):
             return Outcome.INFRA_ERROR
         if error is None:
             return None

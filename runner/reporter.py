@@ -6,8 +6,8 @@ The protocol of the socket is one JSON object per line:
     {"op": "record", "kind": "...", ...fields}            no answer; what is refused becomes an incident
     {"op": "engine", "device": "...", "pid": 123|null, "alive": true}    no answer: whose stacks to take in a hang
     {"op": "lost", "device": "...", "why": "..."}         no answer
-    {"op": "measure_acquire"} -> {"ok": true, "waited_s": 0.2} | {"ok": false, "why": "..."}
-    {"op": "measure_release"}                             no answer; the end of the connection does the same
+    {"op": "turn", "measures": true, "virtual": true} -> {"ok": true, "waited_s": 0.2} | {"ok": false, "why": "..."}
+    {"op": "turn_over"}                                   no answer; the end of the connection does the same
     {"op": "sync"} -> {"ok": true}                        whatever was sent before is in the journal now
 """
 
@@ -17,7 +17,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,18 +25,10 @@ from typing import Any, Protocol
 from farm.domain.journal import MAX_LINE
 from runner.gate import Gate, Refused
 from runner.journal import FileJournal
-from runner.locks import FileLock, first_free
-
-#: A measure slot that is not free for this long is a fault of the host, not a reason to wait for ever.
-MEASURE_WAIT_S = 1800.0
-
+from runner.turns import Need, NoTurn, Turns
 
 #: A test goes on only when these are written: what happens next belongs to the right test, and none runs twice.
 _AWAITED = frozenset({"test_start", "test_end"})
-
-
-class NoSlot(Exception):
-    """No measure slot became free."""
 
 
 class Reporter(Protocol):
@@ -51,8 +43,8 @@ class Reporter(Protocol):
     def lost(self, device: str, why: str) -> None:
         """The device cannot be reached any more."""
 
-    def measuring(self) -> AbstractContextManager[float]:
-        """Hold a measure slot: a context that gives the seconds waited for it."""
+    def turn(self, *, measures: bool, virtual: bool) -> AbstractContextManager[float]:
+        """A test's turn on this machine (see runner.turns): a context that gives the seconds waited. Raises NoTurn."""
 
     def close(self) -> None: ...
 
@@ -83,14 +75,14 @@ class SocketReporter:
         self._send({"op": "lost", "device": device, "why": why[:2000]})
 
     @contextmanager
-    def measuring(self) -> Iterator[float]:
-        answer = self._ask({"op": "measure_acquire"})
+    def turn(self, *, measures: bool, virtual: bool) -> Iterator[float]:
+        answer = self._ask({"op": "turn", "measures": measures, "virtual": virtual})
         if not answer.get("ok"):
-            raise NoSlot(str(answer.get("why")))
+            raise NoTurn(str(answer.get("why")))
         try:
             yield float(answer.get("waited_s") or 0.0)
         finally:
-            self._send({"op": "measure_release"})
+            self._send({"op": "turn_over"})
 
     def close(self) -> None:
         self._answers.close()
@@ -114,8 +106,8 @@ class SocketReporter:
 class DeskReporter:
     """Writes the journal file itself, for a run at a desk in one process."""
 
-    def __init__(self, journal: FileJournal, gate: Gate, slots: list[FileLock]) -> None:
-        self._journal, self._gate, self._slots = journal, gate, slots
+    def __init__(self, journal: FileJournal, gate: Gate, turns: Turns, say: Callable[[str], None]) -> None:
+        self._journal, self._gate, self._turns, self._say = journal, gate, turns, say
         self._lock = threading.Lock()
 
     def record(self, kind: str, **fields: Any) -> None:
@@ -133,15 +125,13 @@ class DeskReporter:
             self._journal.record("note", level="warning", text=f"{device} was lost: {why}"[:2000])
 
     @contextmanager
-    def measuring(self) -> Iterator[float]:
+    def turn(self, *, measures: bool, virtual: bool) -> Iterator[float]:
         began = time.monotonic()
-        slot = first_free(self._slots, MEASURE_WAIT_S, "a run at a desk")
-        if slot is None:
-            raise NoSlot(f"no measure slot became free in {MEASURE_WAIT_S:g} s")
+        held = self._turns.wait(Need.of(virtual=virtual, measures=measures), "a run at a desk", self._say)
         try:
             yield time.monotonic() - began
         finally:
-            slot.release()
+            held.release()
 
     def close(self) -> None:
         self._journal.close()

@@ -1,4 +1,4 @@
-"""The socket on which the sandbox reports: records through the gate into the journal, measure slots, engine pids.
+"""The socket on which the sandbox reports: records through the gate into the journal, turns, engine pids.
 
 Whoever connects may be the plugin or a stranger's suite: lines are bounded, connections are few, and what is refused
 becomes an incident (the first ones in full, then a count).
@@ -24,8 +24,7 @@ from typing import Any
 from farm.domain.journal import MAX_LINE, Kind
 from runner.gate import Gate, Refused
 from runner.journal import FileJournal
-from runner.locks import FileLock, first_free
-from runner.reporter import MEASURE_WAIT_S
+from runner.turns import Need, NoTurn, Turn, Turns
 
 MAX_CONNECTIONS = 32
 MAX_ARTIFACT_BYTES = 512 << 20
@@ -34,18 +33,28 @@ SPOKEN_REFUSALS = 20
 
 
 class Service:
-    """Serves the socket at `path`. `active()` tells when somebody last reported, and whether they wait for a slot."""
+    """Serves the socket at `path`. `active()` tells when somebody last reported, and whether they wait for a turn.
+
+    `virtual`: whether the leased devices are; None where only who asks can tell (a desk). `on_wait` is told what a turn
+    is waited for, and None when it has come.
+    """
 
     def __init__(
         self,
         path: Path,
         journal: FileJournal,
         gate: Gate,
-        slots: list[FileLock],
+        turns: Turns,
         work_dir: Path,
         on_witness: Callable[[int], None] | None = None,
+        *,
+        name: str = "an attempt",
+        virtual: bool | None = None,
+        on_wait: Callable[[str | None], None] = lambda _: None,
     ) -> None:
-        self._path, self._journal, self._gate, self._slots = path, journal, gate, slots
+        self._path, self._journal, self._gate, self._turns = path, journal, gate, turns
+        self._name, self._virtual, self._on_wait = name, virtual, on_wait
+        self._starting: Turn | None = None
         self._work_dir = work_dir
         self._on_witness = on_witness
         self._lock = threading.RLock()
@@ -55,7 +64,7 @@ class Service:
         self._refusals: Counter[str] = Counter()
         self._waiting_since: dict[int, float] = {}
         self.last_sign = time.monotonic()
-        self.waited_s = 0.0  # time spent in the queue for measure slots
+        self.waited_s = 0.0  # time spent in the queue for turns
         self.suite_pid: int | None = None
         self.engines: dict[tuple[str, int], None] = {}
         self.lost: dict[str, str] = {}
@@ -72,6 +81,7 @@ class Service:
 
     def stop(self) -> None:
         self._stopping.set()
+        self.started()
         for connection in [self._listener, *self._connections]:
             if connection is not None:
                 with contextlib.suppress(OSError):
@@ -85,17 +95,30 @@ class Service:
                     text = f"{klass}: {count - SPOKEN_REFUSALS} more like these"
                     self._journal.record(Kind.NOTE, level="warning", text=text)
 
+    def starting(self, limit_s: float, given_up: Callable[[], bool]) -> None:
+        """Share the machine until the first test starts: starting pytest must not disturb who measures meanwhile.
+
+        After `limit_s` it starts all the same.
+        """
+        if self._virtual:
+            self._starting = self._turns.take(Need.SHARE, limit_s, self._name, given_up)
+
+    def started(self) -> None:
+        if self._starting is not None:
+            self._starting.release()
+            self._starting = None
+
     def running_test(self) -> str | None:
         """The test that runs now; the first of them where there are several."""
         with self._lock:
             return next((test for test, _ in self._gate.running), None)
 
-    def waiting_for_slot(self) -> bool:
-        """Whether a test waits for a measure slot just now: that is not silence."""
+    def waiting_for_turn(self) -> bool:
+        """Whether a test waits for its turn just now: that is not silence."""
         return bool(self._waiting_since)
 
     def queue_s(self) -> float:
-        """Seconds that this attempt has waited for measure slots so far, the current wait included."""
+        """Seconds that this attempt has waited for turns so far, the current wait included."""
         now = time.monotonic()
         return self.waited_s + sum(now - since for since in list(self._waiting_since.values()))
 
@@ -161,9 +184,9 @@ class Service:
         self.last_sign = time.monotonic()
         if op == "record":
             self._record(message)
-        elif op == "measure_acquire":
-            self._acquire(peer)
-        elif op == "measure_release":
+        elif op == "turn":
+            self._turn(peer, message)
+        elif op == "turn_over":
             peer.release()
         elif op == "sync":
             peer.answer({"ok": True})
@@ -188,6 +211,7 @@ class Service:
                 self.incident("journal-refused", f"the journal refused a record: {refusal}", repr(message)[:2000])
                 return
             if kind == Kind.TEST_START:
+                self.started()
                 self.test_began[fields["test"], fields["device"]] = time.monotonic()
 
     def _engine(self, message: dict[str, Any]) -> None:
@@ -199,18 +223,27 @@ class Service:
         else:
             self.engines.pop((device, pid), None)
 
-    def _acquire(self, peer: _Peer) -> None:
+    def _turn(self, peer: _Peer, message: dict[str, Any]) -> None:
+        virtual = bool(message.get("virtual")) if self._virtual is None else self._virtual
         began = self._waiting_since[peer.id] = time.monotonic()
+        answer: dict[str, Any] = {"ok": True}
         try:
+            need = Need.of(virtual=virtual, measures=bool(message.get("measures")))
             gone = lambda: self._stopping.is_set() or peer.closed()  # noqa: E731
-            peer.slot = peer.slot or first_free(self._slots, MEASURE_WAIT_S, "an attempt", gone)
+            peer.turn = peer.turn or self._turns.wait(need, self._name, self._waits, gone)
+        except NoTurn as late:
+            answer = {"ok": False, "why": str(late)}
         finally:
             waited = time.monotonic() - self._waiting_since.pop(peer.id, began)
             self.waited_s += waited
             self.last_sign = time.monotonic()
-        ok = peer.slot is not None
-        why = {} if ok else {"why": f"no measure slot became free in {MEASURE_WAIT_S:g} s"}
-        peer.answer({"ok": ok, "waited_s": round(waited, 3), **why})
+            self._on_wait(None)
+        peer.answer({**answer, "waited_s": round(waited, 3)})
+
+    def _waits(self, words: str) -> None:
+        self._on_wait(words)
+        with self._lock:
+            self._journal.record(Kind.NOTE, level="info", text=words)
 
     def _witness(self, fd: int) -> None:
         if self._on_witness is None:
@@ -221,7 +254,7 @@ class Service:
 
 
 class _Peer:
-    """One connection: its lines, bounded, the descriptors passed along, the slot that it holds."""
+    """One connection: its lines, bounded, the descriptors passed along, the turn that it has."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -229,7 +262,7 @@ class _Peer:
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         self.pid: int = struct.unpack("3i", credentials)[0]
         self.passed: list[int] = []
-        self.slot: FileLock | None = None
+        self.turn: Turn | None = None
 
     def lines(self) -> Any:
         pending = b""
@@ -263,9 +296,9 @@ class _Peer:
             return True
 
     def release(self) -> None:
-        if self.slot is not None:
-            self.slot.release()
-            self.slot = None
+        if self.turn is not None:
+            self.turn.release()
+            self.turn = None
         for fd in self.passed:
             os.close(fd)
         self.passed.clear()

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from farm.adb.lens import LensServer, Refusal
+from farm.adb.locks import FileLock, LockBusy, device_lock
 from farm.domain.journal import Kind, Record, clip
 from farm.domain.manifests import ManifestError
 from farm.domain.outcomes import Outcome
@@ -31,16 +32,18 @@ from farm.domain.packs import read_pack
 from runner import sandbox
 from runner.gate import Gate
 from runner.journal import FileJournal, read
-from runner.locks import FileLock, LockBusy, device_lock, measure_slots
 from runner.service import Service
 from runner.spec import AttemptSpec, Limits, SpecError, load
 from runner.supervise import Inside
+from runner.turns import Turns
 from runner.verdict import Verdict, conclude, finished_tests
 from runner.watch import Stop, Watch
 from runner.witness import View, Witness
 
 #: An earlier holder of a device (a runner that is being killed, a cleaning) gets this long to let go.
 LOCK_WAIT_S = 20.0
+#: pytest starts after this even while somebody measures.
+START_WAIT_S = 60.0
 
 
 class NoSuite(Exception):
@@ -65,7 +68,7 @@ def main(arguments: list[str]) -> int:
         return 2
     own = FileLock(folder / "runner.lock")
     if not own.try_acquire("a runner"):
-        print(f"runner: {folder} is in the hands of {own.holder()}", file=sys.stderr)
+        print(f"runner: {folder} is held by {own.holder()}", file=sys.stderr)
         return 3
     if any(record.kind == Kind.END for record in read(folder / "journal.jsonl")):
         return 0
@@ -86,6 +89,7 @@ class Session:
         self.folder, self.spec = folder, spec
         self.journal = FileJournal(folder / "journal.jsonl")
         self.finished = set(spec.finished) | finished_tests(read(self.journal.path)).keys()
+        self._name = f"attempt {spec.attempt} of the farm in {spec.state_dir or folder.parent}"
 
     def run(self) -> None:
         """From locks to the last record; whatever goes wrong ends in an `end` that says so."""
@@ -109,9 +113,9 @@ class Session:
     def _devices(self) -> Iterator[None]:
         """Hold the lock of every leased device."""
         with ExitStack() as held:
-            for serial in sorted(self.spec.serials):
-                lock = device_lock(self.spec.locks_dir, serial)
-                lock.acquire(LOCK_WAIT_S, f"attempt {self.spec.attempt}")
+            for device in sorted(self.spec.devices, key=lambda device: device.serial):
+                lock = device_lock(self.spec.locks_dir, device.serial, device.address)
+                lock.acquire(LOCK_WAIT_S, self._name)
                 held.callback(lock.release)
             yield
 
@@ -121,6 +125,7 @@ class Session:
         part = self.folder / "runner.json.part"
         part.write_text(json.dumps(identity))
         part.replace(self.folder / "runner.json")
+        self._waits(None)  # of a runner before this one
         self.journal.record(
             Kind.START,
             attempt=self.spec.attempt,
@@ -140,7 +145,7 @@ class Session:
         where = sandbox.layout(self.folder, sockets, spec.pack_dir)
         sandbox.write_inside(where, self._told(suites))
         gate = Gate(spec.serials, self.finished)
-        guarded = (str(spec.locks_dir.parent), str(self.folder), str(spec.pack_dir))
+        guarded = tuple(map(str, (spec.state_dir or self.folder, spec.locks_dir, self.folder, spec.pack_dir)))
         witnesses: list[Witness] = []
 
         def witness(fd: int) -> None:
@@ -151,10 +156,20 @@ class Session:
         def refused(refusal: Refusal) -> None:
             service.incident("lens-refused", f"{refusal.request}: {refusal.reason}")
 
-        slots = measure_slots(spec.locks_dir, spec.measure_slots)
-        service = Service(sockets / "runner.sock", self.journal, gate, slots, where.work, witness)
+        service = Service(
+            sockets / "runner.sock",
+            self.journal,
+            gate,
+            Turns(spec.locks_dir, spec.measure_slots),
+            where.work,
+            witness,
+            name=self._name,
+            virtual=any(device.virtual for device in spec.devices),
+            on_wait=self._waits,
+        )
         shown = {device.address: device.serial for device in spec.devices}
         lens = LensServer(sockets / "lens.sock", (spec.adb_host, spec.adb_port), shown, refused)
+        service.starting(START_WAIT_S, (self.folder / "cancel").exists)
         watch = Watch(
             time.monotonic(), spec.limits, {name: limits for name, (_, limits) in suites.items()}, spec.fence_s
         )
@@ -188,7 +203,7 @@ class Session:
     def _told(self, suites: dict[str, tuple[str, Limits]]) -> dict[str, object]:
         """attempt.json as the sandbox gets it: no address of the real adb server, no path of the host."""
         told: dict[str, Any] = json.loads((self.folder / "attempt.json").read_text())
-        for key in ("adb", "locks_dir", "pack_dir", "measure_slots", "fence_s"):
+        for key in ("adb", "locks_dir", "state_dir", "pack_dir", "measure_slots", "fence_s"):
             told.pop(key, None)
         told["devices"] = [{**device, "address": device["serial"]} for device in told["devices"]]
         told["finished"] = sorted(self.finished)
@@ -199,6 +214,14 @@ class Session:
             "silence_s": min(limits.silence_s for _, limits in suites.values()),
         }
         return told
+
+    def _waits(self, words: str | None) -> None:
+        """What a test waits for, where the agent finds it (and shows it); removed when the wait is over."""
+        path = self.folder / "waiting"
+        if words is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_text(words)
 
     def _end(self, verdict: Verdict) -> None:
         # A part of the suite finds a part of the facts: that is no other device.

@@ -4,7 +4,8 @@
      "devices": [{"id", "serial", "name", "address", "abi", "labels": {}, "virtual": bool, "temperature_c": null}],
      "adb": {"host", "port"}, "bundle": {"hash", "name", "adapter", "entry", "manifest": {…}, "device_dir"},
      "pack_dir": "/abs/path", "suites": ["smoke"], "tests": null | [ids], "finished": [ids], "env": {"SERIAL": {K: V}},
-     "params": {}, "limits": {"attempt_s", "suite_s", "silence_s"}, "locks_dir", "measure_slots": 1, "fence_s": 24}
+     "params": {}, "limits": {"attempt_s", "suite_s", "silence_s"}, "locks_dir", "state_dir": null | "/abs/path",
+     "measure_slots": 1, "fence_s": 24}
 
 Unknown keys are ignored, so that a newer agent can start an older runner.
 """
@@ -72,6 +73,7 @@ class AttemptSpec:
     params: Mapping[str, Any]
     limits: Limits
     locks_dir: Path
+    state_dir: Path | None  # the farm's; None: this is nobody's farm
     measure_slots: int
     fence_s: float | None
 
@@ -115,6 +117,7 @@ def parse(data: Mapping[str, Any]) -> AttemptSpec:
             params=dict(data.get("params") or {}),
             limits=_limits(data.get("limits") or {}),
             locks_dir=Path(str(data["locks_dir"])),
+            state_dir=Path(str(data["state_dir"])) if data.get("state_dir") else None,
             measure_slots=max(1, int(data.get("measure_slots") or 1)),
             fence_s=None if fence is None else float(fence),
         )

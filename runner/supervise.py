@@ -78,7 +78,7 @@ class Inside:
         signs = Signs(
             now=now,
             last_sign=max(self._service.last_sign, log.last_output),
-            waits_for_slot=self._service.waiting_for_slot(),
+            waits_for_turn=self._service.waiting_for_turn(),
             queued_s=self._service.queue_s(),
             suite=self._suite(),
             cancelled=(self._folder / "cancel").exists(),

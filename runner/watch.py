@@ -1,6 +1,6 @@
 """When an attempt must be stopped: pure arithmetic over signs of life, fed by the supervisor's loop.
 
-Times are seconds of one monotonic clock. Waiting for a measure slot is neither silence nor the suite's time; the limit
+Times are seconds of one monotonic clock. Waiting for a turn is neither silence nor the suite's time; the limit
 of the whole attempt stands all the same.
 """
 
@@ -28,8 +28,8 @@ class Signs:
 
     now: float
     last_sign: float
-    waits_for_slot: bool
-    queued_s: float  # all the time spent in the queue for slots so far
+    waits_for_turn: bool
+    queued_s: float  # all the time spent in the queue for turns so far
     suite: str | None
     cancelled: bool
     renewal: str | None  # content of the file that the agent rewrites
@@ -65,6 +65,6 @@ class Watch:
         used = signs.now - self._suite_began - (signs.queued_s - self._suite_queued)
         if used > limits.suite_s:
             return Stop(Outcome.TIMED_OUT, f"suite {self._suite or '?'} used up its {limits.suite_s:g} s", True)
-        if not signs.waits_for_slot and signs.now - signs.last_sign > limits.silence_s:
+        if not signs.waits_for_turn and signs.now - signs.last_sign > limits.silence_s:
             return Stop(Outcome.TIMED_OUT, f"no sign of life from the suite for {limits.silence_s:g} s", True)
         return None

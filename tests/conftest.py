@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from importlib.util import find_spec
 
 import pytest
@@ -9,6 +12,18 @@ import pytest
 # Fixtures of these modules are there for every test: do not import them again, a second import is a second fixture.
 _SHARED_FIXTURES = ("tests.devices", "tests.engine_build", "tests.postgres")
 pytest_plugins = [name for name in _SHARED_FIXTURES if find_spec(name) is not None]
+
+
+#: The locks of this machine protect its devices and CPUs from each other's farms; tests have devices of their own.
+LOCKS = pytest.StashKey[str]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[LOCKS] = os.environ["FARM_LOCKS"] = tempfile.mkdtemp(prefix="farm-test-locks-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(config.stash.get(LOCKS, ""), ignore_errors=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

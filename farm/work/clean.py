@@ -13,8 +13,9 @@ from farm.domain.devices import Health
 from farm.domain.names import safe
 from farm.store import devices, leases
 from farm.work.context import Work
+from farm.work.hold import held
 from farm.work.step import Cut, Step
-from farm.work.supervisor import DeviceLock, Supervisor
+from farm.work.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +44,7 @@ def _clean(step: Step) -> str | None:
     """What is wrong with the device now, None when it is clean."""
     if not Supervisor(step.folder).kill():
         return "its runner cannot be killed"
-    with DeviceLock(step.work.locks_dir, step.device_row.serial, _LOCK_S) as free:
-        if not free:
-            return "another process holds its lock"
+    with held(step, _LOCK_S, checked=False):
         before = step.folder / "snapshot.json"
         if not before.exists():
             return None  # it was never touched

@@ -9,6 +9,7 @@ from pathlib import Path
 from farm.adb.device import Device
 from farm.adb.logcat import LogcatStream
 from farm.domain.names import safe
+from farm.settings import locks_dir
 from farm.store.artifacts import ArtifactStore
 from farm.store.db import Database
 from farm.work.settings import WorkSettings
@@ -39,7 +40,8 @@ class Work:
 
     @property
     def locks_dir(self) -> Path:
-        return self.state / "locks"
+        """The locks of this machine, shared with other farms and with desks. Raises SettingsError."""
+        return locks_dir()
 
     def stamps(self, serial: str) -> Path:
         """What the farm last read back of a device's files (see farm.adb.push_cache)."""

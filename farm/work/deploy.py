@@ -8,6 +8,7 @@ from collections.abc import Callable
 from farm.adb.push_cache import BUNDLES_DIR, FileSpec, deploy
 from farm.domain.bundles import device_paths
 from farm.domain.devices import Health
+from farm.work.hold import held
 from farm.work.precheck import ensure_logcat
 from farm.work.step import Step
 
@@ -29,16 +30,17 @@ def deploy_bundle(step: Step) -> None:
         step.say("a place to push from: other devices of this host are being sent to")
         step.check()
     try:
-        report = deploy(
-            step.device(),
-            files,
-            device_dir(step.bundle.hash),
-            devtool=devtool,
-            stamps=step.work.stamps(step.device_row.serial),
-            doubt=step.device_row.health != Health.GOOD.value,
-            progress=lambda sent, total: step.say(f"the push: {_mb(sent)} of {_mb(total)} MB"),
-            cancelled=_asker(step),
-        )
+        with held(step):
+            report = deploy(
+                step.device(),
+                files,
+                device_dir(step.bundle.hash),
+                devtool=devtool,
+                stamps=step.work.stamps(step.device_row.serial),
+                doubt=step.device_row.health != Health.GOOD.value,
+                progress=lambda sent, total: step.say(f"the push: {_mb(sent)} of {_mb(total)} MB"),
+                cancelled=_asker(step),
+            )
     finally:
         step.work.pushes.release()
     step.detail.update(

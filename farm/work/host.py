@@ -37,7 +37,8 @@ class HostWork:
     def start(self) -> None:
         """The database must be migrated. Raises AdbError when no adb server can be had, AlreadyRunning."""
         self._own(wait_s=10.0)
-        for folder in ("attempts", "locks", "packs", "stamps", "dirty"):
+        self.work.locks_dir  # noqa: B018  # a folder of locks that cannot be used is told now
+        for folder in ("attempts", "packs", "stamps", "dirty"):
             (self.work.state / folder).mkdir(parents=True, exist_ok=True)
         self.agent.start()
         self.workflows.launch()

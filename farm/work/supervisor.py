@@ -7,7 +7,6 @@ for a bare pid may be somebody else's by now. The runner leads a process group o
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
@@ -16,8 +15,6 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-
-from farm.domain.names import safe
 
 #: From its start a runner has so long to take the device's lock and say who it is.
 START_S = 60.0
@@ -126,27 +123,3 @@ def is_process(runner: RunnerId) -> bool:
 
 def host_boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-class DeviceLock:
-    """The file lock of a device, which its runner holds while it may touch it; `with` gives whether it was got."""
-
-    def __init__(self, locks_dir: Path, serial: str, timeout_s: float) -> None:
-        locks_dir.mkdir(parents=True, exist_ok=True)
-        self._path, self._timeout_s, self._fd = locks_dir / f"{safe(serial)}.lock", timeout_s, -1
-
-    def __enter__(self) -> bool:
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        end = time.monotonic() + self._timeout_s
-        while True:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                if time.monotonic() >= end:
-                    return False
-                time.sleep(0.05)
-            else:
-                return True
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)

@@ -36,7 +36,7 @@ def farm(*arguments: str, state: Path, cwd: Path | None = None, timeout: float =
         timeout=timeout,
         stdin=subprocess.DEVNULL,
         cwd=cwd,
-        env=clean | {"FARM_STATE": str(state)} | env,
+        env=clean | {"FARM_STATE": str(state), "FARM_LOCKS": os.environ["FARM_LOCKS"]} | env,
     )
     return Done(done.returncode, done.stdout, done.stderr)
 

@@ -85,7 +85,7 @@ def test_an_interrupted_demo_leaves_nothing_running(state: Path) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=clean | {"FARM_STATE": str(state)},
+        env=clean | {"FARM_STATE": str(state), "FARM_LOCKS": os.environ["FARM_LOCKS"]},
     )
     try:
         eventually(lambda: processes.running_server(load({}, state=state)), 300, what="the server to run")

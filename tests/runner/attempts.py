@@ -149,6 +149,7 @@ class Attempts:
             "pack_dir": str(pack),
             "suites": list(suites),
             "locks_dir": str(self._root / "locks"),
+            "state_dir": str(self._root),
             "measure_slots": 1,
             "limits": {"attempt_s": 170, "suite_s": 160, "silence_s": 60},
             "params": {},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -185,6 +186,7 @@ def test_markers_decide_what_runs_and_what_counts(attempts: Attempts, phone: fle
 
 def desk(*arguments: str, port: int, state: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": "/usr/bin:/bin", "ANDROID_ADB_SERVER_PORT": str(port), "FARM_STATE": str(state)}
+    environment["FARM_LOCKS"] = os.environ["FARM_LOCKS"]
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(ROOT), *arguments],
         capture_output=True,

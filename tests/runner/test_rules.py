@@ -30,7 +30,7 @@ def watch(fence_s: float | None = None) -> Watch:
     [
         (replace(SIGNS, now=9), None, ""),
         (replace(SIGNS, now=11), Outcome.TIMED_OUT, "no sign of life from the suite for 10 s"),
-        (replace(SIGNS, now=49, waits_for_slot=True), None, ""),
+        (replace(SIGNS, now=49, waits_for_turn=True), None, ""),
         (replace(SIGNS, now=51, last_sign=51), Outcome.TIMED_OUT, "used up its 50 s"),
         (replace(SIGNS, now=60, last_sign=60, queued_s=20), None, ""),
         (replace(SIGNS, now=101, last_sign=101, queued_s=80), Outcome.TIMED_OUT, "the attempt's limit of 100 s"),

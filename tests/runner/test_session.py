@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from farm.adb.locks import device_lock
 from farm.domain.journal import Record
-from runner.locks import device_lock
 from tests.devices import AdbServer, StartVirtualDevice
 from tests.runner.attempts import Attempt, Attempts, write_pack
 from tests.waiting import eventually
@@ -128,7 +128,7 @@ def test_a_device_in_other_hands_is_not_touched(
     attempts: Attempts, phone: fleet.Running, gated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempt = attempts.make(phone, gated, "s")
-    lock = device_lock(Path(attempt.spec["locks_dir"]), phone.serial)
+    lock = device_lock(Path(attempt.spec["locks_dir"]), phone.serial, phone.address)
     assert lock.try_acquire("somebody else")
     try:
         end = attempt.run()

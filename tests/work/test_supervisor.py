@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from farm.work.supervisor import DeviceLock, RunnerId, Supervisor, host_boot_id, is_process
+from farm.work.supervisor import RunnerId, Supervisor, host_boot_id, is_process
 from tests.waiting import eventually
 
 STUBBORN = """
@@ -76,12 +76,3 @@ def test_a_runner_that_cannot_start_leaves_its_words(tmp_path: Path) -> None:
     runner.start()
     eventually(lambda: not runner.alive())
     assert "attempt.json" in runner.last_words()
-
-
-def test_the_lock_of_a_device_is_held_by_one(tmp_path: Path) -> None:
-    with DeviceLock(tmp_path, "a:1", 0.0) as first, DeviceLock(tmp_path, "a:1", 0.0) as second:
-        assert (first, second) == (True, False)
-        with DeviceLock(tmp_path, "a:2", 0.0) as other:
-            assert other
-    with DeviceLock(tmp_path, "a:1", 0.0) as again:
-        assert again
