@@ -208,7 +208,7 @@ def expire(session: Session, now: datetime, *, trust_heartbeat: bool) -> list[tu
     ).all()
     expired: list[tuple[Lease, LeaseVerdict]] = []
     for row in rows:
-        lease = _lease(row)
+        lease = as_lease(row)
         verdict = lease.verdict(now, trust_heartbeat=trust_heartbeat)
         words = "its hard end passed" if verdict is LeaseVerdict.OVER else "its holder was silent for too long"
         release(session, row.id, now, words)
@@ -227,7 +227,7 @@ def warn(session: Session, now: datetime) -> list[Lease]:
             tables.Lease.holder.startswith(RESERVATION),
         )
     ).all()
-    near = [(row, lease) for row in rows if now >= (lease := _lease(row)).warn_at]
+    near = [(row, lease) for row in rows if now >= (lease := as_lease(row)).warn_at]
     for row, lease in near:
         row.warned_at = now
         left_s = round((lease.ends_at - now).total_seconds())
@@ -256,7 +256,7 @@ def any_over(session: Session, now: datetime) -> bool:
 def of_id(session: Session, lease_id: int) -> Lease | None:
     """The open lease of that number; None when there is none or it has ended."""
     row = session.scalar(select(tables.Lease).where(tables.Lease.id == lease_id, tables.Lease.ended_at.is_(None)))
-    return None if row is None else _lease(row)
+    return None if row is None else as_lease(row)
 
 
 def still_mine(session: Session, attempt_id: int, token: int) -> bool:
@@ -272,7 +272,7 @@ def of_attempt(session: Session, attempt_id: int, token: int) -> Lease | None:
             tables.Lease.attempt_id == attempt_id, tables.Lease.token == token, tables.Lease.ended_at.is_(None)
         )
     )
-    return None if row is None else _lease(row)
+    return None if row is None else as_lease(row)
 
 
 def open_leases(session: Session, host: str | None = None) -> list[Lease]:
@@ -280,10 +280,11 @@ def open_leases(session: Session, host: str | None = None) -> list[Lease]:
     query = select(tables.Lease).where(tables.Lease.ended_at.is_(None))
     if host is not None:
         query = query.join(tables.Device, tables.Device.id == tables.Lease.device_id).where(tables.Device.host == host)
-    return [_lease(row) for row in session.scalars(query.order_by(tables.Lease.id))]
+    return [as_lease(row) for row in session.scalars(query.order_by(tables.Lease.id))]
 
 
-def _lease(row: tables.Lease) -> Lease:
+def as_lease(row: tables.Lease) -> Lease:
+    """The row as a value."""
     return Lease(
         row.id, row.device_id, row.holder, row.token, row.granted_at, row.heartbeat_by, row.ends_at, row.released_at,
         row.team, row.user, row.extensions, row.warned_at,

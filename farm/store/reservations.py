@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from sqlalchemy import ColumnElement, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Select, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from farm.domain.devices import STALE_AFTER, Availability, Connection, DeviceFacts, Health, availability
@@ -27,6 +27,8 @@ QUEUED, ACTIVE, ENDED = "queued", "active", "ended"
 _PAGE = 8
 #: With more wishes in the queue than this, the planner decides.
 _MAX_RIVALS = 50
+#: One person's wishes in the queue.
+MAX_WAITING = 100
 _READY_HEAT_C = 30.0  # a temperature that was not measured: neither hot nor cold
 
 
@@ -182,6 +184,25 @@ def over_quota(session: Session, team: str, token_id: int | None) -> str | None:
         if held >= limit:
             return f"this token holds {held} of {limit} devices"
     return None
+
+
+def too_many_waiting(session: Session, team: str, user: str, token_limit: int | None) -> str | None:
+    """Why one more may not wait (the newest, which is there already, counted); None when it may."""
+    row = tables.Reservation
+    mine = _count(session, row, row.created_by == user, row.state == QUEUED)
+    if mine > MAX_WAITING:
+        return f"{user} has {MAX_WAITING} reservations in the queue"
+    team_limit = session.scalar(select(tables.Team.max_waiting).where(tables.Team.name == team))
+    limits = [limit for limit in (team_limit, token_limit) if limit is not None]
+    if not limits:
+        return None
+    jobs = _count(session, tables.Job, tables.Job.state == State.QUEUED.value, tables.Job.run_id.in_(_runs_of(team)))
+    waits = jobs + _count(session, row, row.team == team, row.state == QUEUED)
+    return f"team {team} has {waits - 1} of {min(limits)} waiting" if waits > min(limits) else None
+
+
+def _runs_of(team: str) -> Select[int]:
+    return select(tables.Run.id).where(tables.Run.team == team, tables.Run.state != State.ENDED.value)
 
 
 def _count(session: Session, table: type[tables.Base], *where: ColumnElement[bool]) -> int:
