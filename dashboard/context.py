@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
+from fastapi.params import Depends
 from starlette.requests import Request
 
 if TYPE_CHECKING:
+    from farm.store.audit import Note
     from farm.store.db import Database
+    from farm.store.people import Principal, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,12 @@ class LogReader(Protocol):
     def __call__(self, attempt_id: int, which: str, offset: int, limit: int) -> LogChunk | None: ...
 
 
+class Needs(Protocol):
+    """Declares what a route wants and does: a dependency that lets nobody else through and opens the audit line."""
+
+    def __call__(self, scope: Scope, action: str | None = None) -> Depends: ...
+
+
 def utc_now() -> datetime:
     return datetime.now(UTC)
 
@@ -50,7 +59,8 @@ class Context:
     """Handed to `dashboard.pages.router`.
 
     `viewer` tells who makes a request by its session cookie or token, None for nobody; the pages then send a person to
-    /login and answer 401 to everything else.
+    /login and answer 401 to everything else. Every route that writes declares itself with `needs`; `note` is then the
+    audit line of its request, and `principal` who makes it.
     """
 
     db: Database
@@ -58,3 +68,7 @@ class Context:
     read_log: LogReader
     clock: Callable[[], datetime] = utc_now
     version: str = ""
+    _: KW_ONLY
+    needs: Needs
+    principal: Callable[[Request], Principal]
+    note: Callable[[Request], Note]

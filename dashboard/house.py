@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dashboard.context import Context, Viewer
-from dashboard.errors import PageError
 from dashboard.render import Renderer
 
 #: Largest id that a database holds.
@@ -32,7 +31,3 @@ class House:
 
     def may_submit(self, viewer: Viewer) -> bool:
         return "submit" in viewer.scopes or "admin" in viewer.scopes
-
-    def need_submit(self, viewer: Viewer) -> None:
-        if not self.may_submit(viewer):
-            raise PageError(403, "Not with this token", "It may read but not submit: ask for one that may.")

@@ -16,6 +16,7 @@ from dashboard.house import MAX_ID, House
 from dashboard.signs import Sign
 from farm.domain.devices import Availability
 from farm.domain.selector_terms import quoted
+from farm.store.people import Scope
 from farm.store.reads import bundles as bundle_reads
 from farm.store.reads import devices as device_reads
 from farm.store.reads import runs as run_reads
@@ -135,7 +136,7 @@ def add(routes: APIRouter, house: House) -> None:
         found = submit.preview(db, selector.strip() or "*", bundle or None)
         return house.page(request, "preview.html", {"preview": preview_view(found)}, viewer=viewer)
 
-    @routes.post("/ui/runs")
+    @routes.post("/ui/runs", dependencies=[house.context.needs(Scope.SUBMIT, "run.submit")])
     def queue(
         request: Request,
         bundle: Short = "",
@@ -149,7 +150,6 @@ def add(routes: APIRouter, house: House) -> None:
     ) -> Response:
         """Queue it and go to its page; a refusal is shown beside the form, which keeps what was typed."""
         viewer = house.viewer(request)
-        house.need_submit(viewer)
         draft = Draft(bundle, pack, tuple(suites or ()), selector, klass, title, mode, key)
         wanted = RunRequest(
             bundle=bundle,
@@ -167,4 +167,7 @@ def add(routes: APIRouter, house: House) -> None:
             run_id = submit.submit(db, wanted, house.context.clock())
         except Refused as refusal:
             return form(request, draft, refusal)
+        note = house.context.note(request)
+        note.target = f"run {run_id}"
+        note.detail = {"bundle": bundle, "suites": draft.suites, "selector": wanted.selector, "class": wanted.klass}
         return RedirectResponse(f"/runs/{run_id}", 303)

@@ -15,6 +15,7 @@ from dashboard.measured import facts, groups, stage_table
 from dashboard.signs import Sign
 from dashboard.timeline import timeline
 from farm.domain.outcomes import MEANING, Blame, Outcome
+from farm.store.people import Scope
 from farm.store.reads import runs as reads
 from farm.store.reads.runs import JobRow, RunDetail
 from farm.store.reads.tries import AttemptRow
@@ -120,28 +121,29 @@ def add(routes: APIRouter, house: House) -> None:
     def piece(request: Request, run_id: RunId) -> Response:
         return show(request, "run_live.html", run_id)
 
-    @routes.post("/ui/runs/{run_id:int}/cancel")
+    @routes.post("/ui/runs/{run_id:int}/cancel", dependencies=[house.context.needs(Scope.SUBMIT, "run.cancel")])
     def cancel(request: Request, run_id: RunId) -> Response:
         from farm.work import submit
 
         viewer = house.viewer(request)
-        house.need_submit(viewer)
+        house.context.note(request).target = f"run {run_id}"
         try:
             submit.cancel(house.context.db, run_id, viewer.name)
         except submit.Refused as refusal:
             raise PageError(409, "It was not cancelled", refusal.message, _back(run_id)) from None
         return RedirectResponse(f"/runs/{run_id}", 303)
 
-    @routes.post("/ui/runs/{run_id:int}/rerun")
+    @routes.post("/ui/runs/{run_id:int}/rerun", dependencies=[house.context.needs(Scope.SUBMIT, "run.rerun")])
     def rerun(request: Request, run_id: RunId) -> Response:
         from farm.work import submit
 
         viewer = house.viewer(request)
-        house.need_submit(viewer)
+        note = house.context.note(request)
         try:
             again = submit.rerun_failed(house.context.db, run_id, viewer.name)
         except submit.Refused as refusal:
             raise PageError(409, "It was not run again", refusal.message, _back(run_id)) from None
+        note.target, note.detail = f"run {again}", {"of": run_id}
         return RedirectResponse(f"/runs/{again}", 303)
 
 

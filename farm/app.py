@@ -14,22 +14,37 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from sqlalchemy import select
 
 import dashboard.context
 import dashboard.errors
 import dashboard.pages
 import dashboard.render
-from farm.api import attempts, bundles, devices, errors, events, health, people, runs, schema, sessions
-from farm.api.auth import Auth
-from farm.api.context import Context
+from farm.api import (
+    attempts,
+    audit,
+    bundles,
+    devices,
+    errors,
+    events,
+    health,
+    people,
+    runs,
+    schema,
+    sessions,
+    teams,
+    tokens,
+)
+from farm.api.auth import Auth, default_deny, needs
+from farm.api.context import Context, noted, principal
 from farm.api.headers import SafeHeaders
 from farm.api.limits import BodyLimit
 from farm.api.throttle import Throttle
 from farm.domain.manifests import ManifestError
 from farm.settings import Settings, choose_adb_port
 from farm.store import people as store
+from farm.store import teams as store_teams
 from farm.store.artifacts import ArtifactStore
 from farm.store.bundles import import_pack
 from farm.store.db import Database
@@ -93,6 +108,7 @@ def build(settings: Settings, *, work: bool = True) -> Farm:
         docs_url=None,  # its page comes from a foreign host; the schema is at /openapi.json
         redoc_url=None,
         lifespan=lifespan,
+        dependencies=[Depends(default_deny)],
     )
     app.state.farm = context
     app.state.streams = set()
@@ -114,7 +130,18 @@ def _stop(host: HostWork, db: Database) -> None:
 
 
 def _add_routes(app: FastAPI, context: Context) -> None:
-    for module in (devices, runs, attempts, bundles, events, people, health):
+    for module in (
+        devices,
+        runs,
+        attempts,
+        bundles,
+        events,
+        people,
+        tokens,
+        teams,
+        audit,
+        health,
+    ):
         app.include_router(module.router, responses=schema.ERRORS)
     app.include_router(sessions.router(Throttle()), responses=schema.ERRORS)
     schema.describe(app)
@@ -146,7 +173,9 @@ def _page_context(app: FastAPI, context: Context) -> dashboard.context.Context:
             return None
         return dashboard.context.LogChunk(piece.text, piece.offset, piece.next_offset, piece.live)
 
-    return dashboard.context.Context(context.db, viewer, log, context.now, app.version)
+    return dashboard.context.Context(
+        context.db, viewer, log, context.now, app.version, needs=needs, principal=principal, note=noted
+    )
 
 
 def _error_page(context: dashboard.context.Context) -> errors.ErrorPage:
@@ -166,6 +195,7 @@ def _prepare(settings: Settings, context: Context, first: FirstStart) -> None:
     context.db.migrate()
     now = context.now()
     with context.db.session() as session:
+        store_teams.ensure(session, store_teams.DEFAULT, now)
         admin = store.ensure_user(session, ADMIN, now, role="admin")
         if not store.has_tokens(session, admin.id):
             first.admin_token, _ = store.add_token(session, admin.id, "first start", [Scope.ADMIN], now)

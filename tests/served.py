@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import uvicorn
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, WebSocketRoute
 
 from farm.app import Farm, build
 from farm.settings import Settings, load
@@ -40,7 +40,7 @@ class Served:
         """The secret of a new token with exactly these scopes."""
         now = self.farm.db.now()
         with self.farm.db.session() as session:
-            user = people.ensure_user(session, "tester", now)
+            user = people.ensure_user(session, "tester", now, role="admin")  # the scopes alone decide
             return people.add_token(session, user.id, "test", scopes, now, kind=kind)[0]
 
     def ask(self, method: str, path: str, token: str | None = None, **more: Any) -> httpx.Response:
@@ -78,15 +78,30 @@ def serve(state: Path, token: str | None = None) -> Iterator[Served]:
         assert not thread.is_alive(), "the server did not end"
 
 
-def all_routes(routes: list[BaseRoute]) -> list[tuple[str, str]]:
-    """(method, path) of every route, also those of included routers."""
-    found: list[tuple[str, str]] = []
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One way in: a method ("WEBSOCKET" for a socket) and a path of a route."""
+
+    method: str
+    path: str
+    route: BaseRoute
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def doors(routes: list[BaseRoute]) -> list[Door]:
+    """Every way in, also those of included routers."""
+    found: list[Door] = []
     for route in routes:
         inner = getattr(route, "original_router", None) or getattr(route, "app", None)
+        path = getattr(route, "path", "")
         if getattr(route, "methods", None):
-            found += [(method, route.path) for method in sorted(route.methods)]  # type: ignore[attr-defined]
+            found += [Door(method, path, route) for method in sorted(route.methods)]  # type: ignore[attr-defined]
+        elif isinstance(route, WebSocketRoute):
+            found.append(Door("WEBSOCKET", path, route))
         elif inner is not None and hasattr(inner, "routes"):
-            found += all_routes(list(inner.routes))
-        elif hasattr(route, "path"):
-            found.append(("GET", route.path + "/x"))  # a mount
+            found += doors(list(inner.routes))
+        elif path:
+            found.append(Door("GET", f"{path}/x", route))  # a mount
     return found

@@ -14,13 +14,16 @@ from anyio import from_thread, to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from farm.api.context import Context, Farm, Who
+from farm.api.auth import needs
+from farm.api.context import Audit, Context, Farm, Who
 from farm.api.errors import ApiError, not_found
 from farm.api.json import encode
 from farm.api.limits import limit_of
 from farm.domain.manifests import ManifestError
 from farm.store import bundles as store
+from farm.store.audit import Note
 from farm.store.bundles import Imported, MissingBlobs
+from farm.store.people import Scope
 from farm.store.reads import bundles as reads
 
 router = APIRouter(prefix="/api", tags=["bundles"])
@@ -66,19 +69,21 @@ class _Register(Protocol):
     def __call__(self, *args: Any) -> Imported: ...
 
 
-@router.post("/bundles", summary="Record a bundle", status_code=201)
-def add_bundle(farm: Farm, who: Who, body: Manifest, response: Response) -> dict[str, Any]:
+@router.post("/bundles", summary="Record a bundle", status_code=201, dependencies=[needs(Scope.SUBMIT, "bundle.send")])
+def add_bundle(farm: Farm, who: Who, note: Audit, body: Manifest, response: Response) -> dict[str, Any]:
     """201 when it is new, 200 when it was here, 409 with the hashes of the files to send first."""
-    return _register(store.register_bundle, farm, who.name, body, response)
+    return _register(store.register_bundle, farm, who.name, note, body, response)
 
 
-@router.post("/packs", summary="Record a suite pack", status_code=201)
-def add_pack(farm: Farm, who: Who, body: Manifest, response: Response) -> dict[str, Any]:
+@router.post("/packs", summary="Record a suite pack", status_code=201, dependencies=[needs(Scope.SUBMIT, "pack.send")])
+def add_pack(farm: Farm, who: Who, note: Audit, body: Manifest, response: Response) -> dict[str, Any]:
     """The same for a suite pack."""
-    return _register(store.register_pack, farm, who.name, body, response)
+    return _register(store.register_pack, farm, who.name, note, body, response)
 
 
-def _register(register: _Register, farm: Context, by: str, body: Manifest, response: Response) -> dict[str, Any]:
+def _register(
+    register: _Register, farm: Context, by: str, note: Note, body: Manifest, response: Response
+) -> dict[str, Any]:
     try:
         with farm.db.session() as session:
             imported = register(session, farm.artifacts, body.manifest, farm.now(), by)
@@ -87,6 +92,8 @@ def _register(register: _Register, farm: Context, by: str, body: Manifest, respo
     except ManifestError as wrong:
         raise ApiError(422, "bad-manifest", str(wrong)) from None
     response.status_code = 201 if imported.new else 200
+    note.target, note.detail = imported.hash, {"name": imported.name}
+    note.done = not imported.new
     return dict(encode(imported))
 
 
@@ -98,7 +105,7 @@ def has_blob(farm: Farm, sha256: Hash) -> Response:
     return Response(headers={"Content-Length": str(farm.artifacts.size(sha256))})
 
 
-@router.put("/blobs/{sha256}", summary="Send a blob", status_code=201)
+@router.put("/blobs/{sha256}", summary="Send a blob", status_code=201, dependencies=[needs(Scope.SUBMIT)])
 async def put_blob(request: Request, farm: Farm, sha256: Hash) -> dict[str, Any]:
     """The body is the file. It is hashed on its way to a temporary file; another hash than the address's is refused."""
     source = _Body(request.stream())

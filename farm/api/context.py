@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 from fastapi import Depends, Request
+from starlette.requests import HTTPConnection
 
+from farm.store.audit import Note
 from farm.store.people import Principal
 
 if TYPE_CHECKING:
@@ -36,10 +38,16 @@ def context(request: Request) -> Context:
     return cast(Context, request.app.state.farm)
 
 
-def principal(request: Request) -> Principal:
+def principal(connection: HTTPConnection) -> Principal:
     """Who makes the request; the auth middleware has put it there for every route that is not public."""
-    return cast(Principal, request.state.principal)
+    return cast(Principal, connection.state.principal)
+
+
+def noted(request: Request) -> Note:
+    """The audit line of a route that declared what it does (`farm.api.auth.needs`)."""
+    return cast(Note, request.state.audit)
 
 
 Farm = Annotated[Context, Depends(context)]
 Who = Annotated[Principal, Depends(principal)]
+Audit = Annotated[Note, Depends(noted)]

@@ -1,73 +1,104 @@
-"""Who I am, tokens, one-time login links."""
+"""Who I am, and who there is: users, their roles and teams; one-time login links."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from farm.api.auth import needs
-from farm.api.context import Farm, Who
-from farm.api.errors import not_found
+from farm.api.context import Audit, Farm, Who
+from farm.api.errors import ApiError, not_found
 from farm.api.json import encode
-from farm.store import people
-from farm.store.people import LOGIN_CODE_LASTS, Scope, TokenKind
+from farm.store import people, teams, users
+from farm.store.people import LOGIN_CODE_LASTS, Role, Scope, TokenKind
 
 router = APIRouter(prefix="/api", tags=["people"])
 
+Name = Annotated[str, Field(pattern=users.NAME)]
+PathName = Annotated[str, Path(pattern=users.NAME)]
 
-class NewToken(BaseModel):
-    """A token to be made for the user `user` (made as well when there is none of that name)."""
+
+class NewUser(BaseModel):
+    """A user to be made. They log in with a token or link that an admin hands them."""
 
     model_config = ConfigDict(extra="forbid")
-    name: str = Field(min_length=1, max_length=100, description="what it is for, e.g. `ci of the engine team`")
-    user: str = Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._@-]+$")
-    scopes: list[Scope] = Field(min_length=1, max_length=len(Scope))
-    team: str = Field(default="default", min_length=1, max_length=100)
-    days: int | None = Field(default=None, ge=1, le=3650, description="how long it lasts; null: until revoked")
+    name: Name
+    team: Name = teams.DEFAULT
+    role: Role = Role.MEMBER
+
+
+class UserChange(BaseModel):
+    """What is to become different; what is left out stays."""
+
+    model_config = ConfigDict(extra="forbid")
+    team: Name | None = None
+    role: Role | None = None
+    disabled: bool | None = Field(default=None, description="true ends every session and token of theirs at once")
 
 
 @router.get("/me", summary="Who I am")
 def me(who: Who) -> dict[str, Any]:
-    """The user, team and scopes of the token or session that this request came with."""
-    return {"name": who.name, "team": who.team, "role": who.role, "scopes": sorted(who.scopes), "kind": who.kind}
+    """The user, team, role, scopes and quota of the token or session that this request came with."""
+    return {
+        "name": who.name,
+        "team": who.team,
+        "role": who.role,
+        "scopes": sorted(who.scopes),
+        "kind": who.kind,
+        "max_devices": who.quota.max_devices,
+        "max_waiting": who.quota.max_waiting,
+    }
 
 
-@router.get("/tokens", summary="Tokens", dependencies=[needs(Scope.ADMIN)])
-def list_tokens(farm: Farm) -> dict[str, Any]:
-    """Every token that stands; secrets are not kept and cannot be shown."""
+@router.get("/users", summary="Users", dependencies=[needs(Scope.ADMIN)])
+def list_users(farm: Farm) -> dict[str, Any]:
+    """Everybody, the disabled ones last."""
     with farm.db.read() as session:
-        return {"tokens": encode(people.tokens(session))}
+        return {"users": encode(users.users(session))}
 
 
-@router.post("/tokens", summary="Make a token", status_code=201, dependencies=[needs(Scope.ADMIN)])
-def make_token(farm: Farm, new: NewToken) -> dict[str, Any]:
-    """The secret stands in this answer and nowhere else."""
+@router.post("/users", summary="Make a user", status_code=201, dependencies=[needs(Scope.ADMIN, "user.create")])
+def make_user(farm: Farm, note: Audit, new: NewUser) -> dict[str, Any]:
+    """409 when there is one of that name."""
     now = farm.now()
     with farm.db.session() as session:
-        user = people.ensure_user(session, new.user, now, team=new.team)
-        lasts = timedelta(days=new.days) if new.days is not None else None
-        secret, ident = people.add_token(session, user.id, new.name, new.scopes, now, lasts=lasts)
-    return {"id": ident, "token": secret}
+        if users.find(session, new.name) is not None:
+            raise ApiError(409, "exists", f"There is a user {new.name!r} already: `farm users set` changes them.")
+        teams.ensure(session, new.team, now)
+        people.ensure_user(session, new.name, now, role=new.role, team=new.team)
+        note.write(session, now, f"user {new.name}", team=new.team, role=new.role.value)
+    return {"name": new.name}
 
 
-@router.delete("/tokens/{ident}", summary="Revoke a token", dependencies=[needs(Scope.ADMIN)])
-def revoke_token(farm: Farm, ident: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> dict[str, Any]:
-    """It stops working at once; sessions begun with it go on until they expire."""
+@router.patch("/users/{name}", summary="Change a user", dependencies=[needs(Scope.ADMIN, "user.change")])
+def change_user(farm: Farm, note: Audit, name: PathName, change: UserChange) -> dict[str, Any]:
+    """Team, role, disabled. It holds from the next request on, for tokens and sessions that exist as well. 409 when
+    nobody would be left who may do this."""
+    now = farm.now()
     with farm.db.session() as session:
-        if not people.revoke(session, ident, farm.now()):
-            raise not_found(f"token {ident} that still stands", "GET /api/tokens")
-    return {"id": ident, "revoked": True}
+        user = users.find(session, name)
+        if user is None:
+            raise not_found(f"user {name!r}", "`farm users`")
+        try:
+            changed = users.change(session, user, now, team=change.team, role=change.role, disabled=change.disabled)
+        except users.LastAdmin as refusal:
+            raise ApiError(409, "last-admin", f"{refusal}.") from None
+        note.write(session, now, f"user {name}", **changed)
+    return {"name": name, "changed": changed}
 
 
-@router.post("/login-links", summary="Make a one-time login link", status_code=201)
-def make_login_link(farm: Farm, who: Who) -> dict[str, Any]:
+@router.post(
+    "/login-links",
+    summary="Make a one-time login link",
+    status_code=201,
+    dependencies=[needs(Scope.READ, "login-link.create")],
+)
+def make_login_link(farm: Farm, who: Who, note: Audit) -> dict[str, Any]:
     """A path that logs a browser in as you, once, within ten minutes."""
     now = farm.now()
     with farm.db.session() as session:
-        code, _ = people.add_token(
-            session, who.user_id, "login link", who.scopes, now, kind=TokenKind.LOGIN, lasts=LOGIN_CODE_LASTS
-        )
+        code, _ = people.derive_token(session, who, "login link", now, TokenKind.LOGIN, LOGIN_CODE_LASTS)
+        note.write(session, now, f"user {who.name}")
     return {"path": f"/login/once/{code}", "seconds": int(LOGIN_CODE_LASTS.total_seconds())}

@@ -9,9 +9,11 @@ from fastapi import APIRouter, Header, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from sqlalchemy import select
 
-from farm.api.context import Farm, Who
+from farm.api.auth import needs
+from farm.api.context import Audit, Farm, Who
 from farm.api.errors import not_found
 from farm.api.json import encode
+from farm.store.people import Scope
 from farm.store.reads import results
 from farm.store.reads import runs as reads
 from farm.store.tables import Attempt, Job, Run
@@ -72,17 +74,19 @@ def list_runs(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     before: Annotated[int | None, Query(ge=1, le=MAX_ID, description="only runs with a smaller id")] = None,
     text: Annotated[str | None, Query(max_length=200, description="in title, bundle or submitter")] = None,
+    team: Annotated[str | None, Query(max_length=100, description="only this team's")] = None,
 ) -> dict[str, Any]:
     """A page of runs; `before` in the answer asks for the next one."""
     with farm.db.read() as session:
-        page = encode(reads.runs(session, state=state, before=before, limit=limit, text=text))
+        page = encode(reads.runs(session, state=state, before=before, limit=limit, text=text, team=team))
     return {"runs": page["rows"], "before": page["before"]}
 
 
-@router.post("", summary="Queue a run", status_code=201)
+@router.post("", summary="Queue a run", status_code=201, dependencies=[needs(Scope.SUBMIT, "run.submit")])
 def submit(
     farm: Farm,
     who: Who,
+    note: Audit,
     new: NewRun,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
 ) -> dict[str, Any]:
@@ -104,10 +108,12 @@ def submit(
         idempotency_key=idempotency_key,
     )
     run_id = door.submit(farm.db, request, farm.now())
+    note.target = f"run {run_id}"
+    note.detail = {"bundle": new.bundle, "suites": new.suites, "selector": new.selector, "class": new.klass}
     return {"id": run_id, "path": f"/runs/{run_id}"}
 
 
-@router.post("/preview", summary="What a selector picks")
+@router.post("/preview", summary="What a selector picks", dependencies=[needs(Scope.READ)])
 def preview(farm: Farm, question: Question) -> dict[str, Any]:
     """Devices that match now; of those that do not, the nearest and what differs; or where the selector is wrong."""
     found = door.preview(farm.db, question.selector, question.bundle)
@@ -143,15 +149,24 @@ def show_measurements(farm: Farm, run_id: RunId) -> dict[str, Any]:
         return {"measurements": encode(results.measurements(session, attempts))}
 
 
-@router.post("/{run_id}/cancel", summary="Cancel a run", status_code=202)
-def cancel(farm: Farm, who: Who, run_id: RunId) -> dict[str, Any]:
+@router.post(
+    "/{run_id}/cancel", summary="Cancel a run", status_code=202, dependencies=[needs(Scope.SUBMIT, "run.cancel")]
+)
+def cancel(farm: Farm, who: Who, note: Audit, run_id: RunId) -> dict[str, Any]:
     """What waits ends at once; what runs is stopped, its evidence collected and its device cleaned first."""
     door.cancel(farm.db, run_id, who.name)
+    note.target = f"run {run_id}"
     return {"id": run_id, "cancelling": True}
 
 
-@router.post("/{run_id}/rerun", summary="Run the failures again", status_code=201)
-def rerun(farm: Farm, who: Who, run_id: RunId) -> dict[str, Any]:
+@router.post(
+    "/{run_id}/rerun",
+    summary="Run the failures again",
+    status_code=201,
+    dependencies=[needs(Scope.SUBMIT, "run.rerun")],
+)
+def rerun(farm: Farm, who: Who, note: Audit, run_id: RunId) -> dict[str, Any]:
     """A new run of the jobs that did not pass."""
     new_id = door.rerun_failed(farm.db, run_id, who.name)
+    note.target, note.detail = f"run {new_id}", {"of": run_id}
     return {"id": new_id, "path": f"/runs/{new_id}"}

@@ -13,12 +13,12 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Form, Path, Request
 from fastapi.responses import RedirectResponse, Response
 
-from farm.api.auth import COOKIE, credentials, same_origin
+from farm.api.auth import COOKIE, address_of, credentials, needs, same_origin
 from farm.api.context import Context, Farm
 from farm.api.errors import ApiError
 from farm.api.throttle import Throttle
-from farm.store import people
-from farm.store.people import SESSION_LASTS, Principal, TokenKind
+from farm.store import audit, people
+from farm.store.people import SESSION_LASTS, Principal, Scope, TokenKind
 
 
 def local_path(target: str) -> str:
@@ -39,30 +39,34 @@ def router(throttle: Throttle) -> APIRouter:
     ) -> Response:
         """Sets the session cookie and redirects to `next`; a wrong token leads back to the form, which says so."""
         _refuse_other_sites(request)
-        address = _address(request)
-        _refuse_guessing(throttle, address)
+        refuse_guessing(throttle, request)
         with farm.db.read() as session:
             who = people.identify(session, token.strip(), farm.now())
         if who is None:
-            throttle.failed(address)
+            failed(farm, throttle, request, "token")
             return RedirectResponse("/login?" + urlencode({"error": "wrong-token", "next": local_path(next)}), 303)
-        return _begin(farm, who, local_path(next))
+        return begin(farm, request, who, local_path(next), "token")
 
     @routes.get(
         "/login/once/{code}", summary="Use a one-time login link", status_code=303, response_class=RedirectResponse
     )
     def login_once(request: Request, farm: Farm, code: Annotated[str, Path(max_length=people.MAX_SECRET)]) -> Response:
         """Works once and for ten minutes."""
-        address = _address(request)
-        _refuse_guessing(throttle, address)
+        refuse_guessing(throttle, request)
         with farm.db.session() as session:
             who = people.redeem_login_code(session, code, farm.now())
         if who is None:
-            throttle.failed(address)
+            failed(farm, throttle, request, "link")
             return RedirectResponse("/login?error=expired-link", 303)
-        return _begin(farm, who, "/")
+        return begin(farm, request, who, "/", "link")
 
-    @routes.post("/logout", summary="End the session", status_code=303, response_class=RedirectResponse)
+    @routes.post(
+        "/logout",
+        summary="End the session",
+        status_code=303,
+        response_class=RedirectResponse,
+        dependencies=[needs(Scope.READ, "login.end")],
+    )
     def logout(request: Request, farm: Farm) -> Response:
         """Revokes the session that the request came with and removes the cookie."""
         secret, by_cookie = credentials(request.headers)
@@ -78,12 +82,13 @@ def router(throttle: Throttle) -> APIRouter:
     return routes
 
 
-def _begin(farm: Context, who: Principal, target: str) -> Response:
+def begin(farm: Context, request: Request, who: Principal, target: str, way: str) -> Response:
+    """Log the browser in as `who`, note it, and send it to `target` of this site."""
+    now = farm.now()
     with farm.db.session() as session:
-        people.prune(session, farm.now())
-        secret, _ = people.add_token(
-            session, who.user_id, "browser", who.scopes, farm.now(), kind=TokenKind.SESSION, lasts=SESSION_LASTS
-        )
+        people.prune(session, now)
+        secret, _ = people.derive_token(session, who, "browser", now, TokenKind.SESSION, SESSION_LASTS)
+        audit.record(session, who, "login.succeed", f"user {who.name}", {"way": way}, address_of(request), now)
     response = RedirectResponse(target, 303)
     response.set_cookie(
         COOKIE,
@@ -97,12 +102,17 @@ def _begin(farm: Context, who: Principal, target: str) -> Response:
     return response
 
 
-def _address(request: Request) -> str:
-    return request.client.host if request.client else "unknown"
+def failed(farm: Context, throttle: Throttle, request: Request, way: str, why: str = "") -> None:
+    """Count a failed login against its address, and note it; what was tried is not kept."""
+    address = address_of(request)
+    throttle.failed(address)
+    now = farm.now()
+    with farm.db.session() as session:
+        audit.record(session, None, "login.fail", way, {"why": why} if why else {}, address, now)
 
 
-def _refuse_guessing(throttle: Throttle, address: str) -> None:
-    wait = math.ceil(throttle.wait_s(address))
+def refuse_guessing(throttle: Throttle, request: Request) -> None:
+    wait = math.ceil(throttle.wait_s(address_of(request)))
     if wait > 0:
         raise ApiError(
             429,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import stat
 from datetime import timedelta
 from pathlib import Path
@@ -15,38 +14,7 @@ from farm.api.auth import COOKIE, same_origin
 from farm.api.sessions import local_path
 from farm.store import people
 from farm.store.people import Scope, TokenKind
-from tests.served import Served, all_routes, serve
-
-PUBLIC = {"/login", "/login/once/{code}", "/healthz", "/favicon.ico"}
-SAFE = ("GET", "HEAD")
-
-
-def fill(path: str) -> str:
-    """A path with something in place of every parameter that the route accepts."""
-    path = path.replace("{sha256}", "0" * 64)
-    return re.sub(r"\{[^}]+\}", "1", path)
-
-
-def protected(served: Served) -> list[tuple[str, str]]:
-    routes = all_routes(served.farm.app.routes)
-    paths = {path for _, path in routes}
-    assert {"/api/runs", "/api/devices/{ref}", "/api/events", "/openapi.json", "/runs/new", "/"} <= paths
-    assert set(served.farm.app.openapi()["paths"]) <= paths
-    return [(method, path) for method, path in routes if path not in PUBLIC and not path.startswith("/static/")]
-
-
-def test_every_route_without_a_token_is_401(served: Served) -> None:
-    for method, path in protected(served):
-        answer = served.client.request(method, fill(path))
-        assert answer.status_code == 401, (method, path, answer.status_code)
-        if path.startswith("/api/") and method != "HEAD":
-            assert answer.json()["error"]["code"] == "no-token"
-
-
-def test_every_route_with_a_wrong_token_is_401(served: Served) -> None:
-    for method, path in protected(served):
-        answer = served.ask(method, fill(path), token="farm_" + "x" * 43)
-        assert answer.status_code == 401, (method, path)
+from tests.served import Served, serve
 
 
 def test_every_path_that_does_not_exist_is_401_as_well(served: Served) -> None:
@@ -55,36 +23,10 @@ def test_every_path_that_does_not_exist_is_401_as_well(served: Served) -> None:
     assert served.client.get("/static/../api/runs").status_code == 401
 
 
-def test_every_write_with_a_token_that_may_only_read_is_403(served: Served) -> None:
-    token = served.new_token(Scope.READ)
-    writes = [(method, path) for method, path in protected(served) if method not in SAFE]
-    assert len(writes) > 8
-    for method, path in writes:
-        answer = served.ask(method, fill(path), token=token)
-        assert answer.status_code == 403, (method, path, answer.status_code)
-
-
-def test_every_read_with_a_token_that_may_only_submit_is_403(served: Served) -> None:
-    token = served.new_token(Scope.SUBMIT)
-    for method, path in protected(served):
-        if method in SAFE:
-            assert served.ask(method, fill(path), token=token).status_code == 403, path
-
-
-@pytest.mark.parametrize(
-    ("method", "path"), [("GET", "/api/tokens"), ("POST", "/api/tokens"), ("DELETE", "/api/tokens/1")]
-)
-def test_tokens_are_the_admins_alone(served: Served, method: str, path: str) -> None:
-    token = served.new_token(Scope.READ, Scope.SUBMIT, Scope.RESERVE, Scope.OPERATE)
-    answer = served.ask(method, path, token=token, json={"name": "x", "user": "u", "scopes": ["admin"]})
-    assert answer.status_code == 403
-    assert "admin" in answer.json()["error"]["message"]
-
-
 def test_a_token_is_shown_once_and_stored_hashed(served: Served) -> None:
     made = served.ask("POST", "/api/tokens", json={"name": "ci", "user": "robot", "scopes": ["read", "submit"]}).json()
     assert served.ask("GET", "/api/me", token=made["token"]).json()["name"] == "robot"
-    assert made["token"] not in served.ask("GET", "/api/tokens").text
+    assert made["token"] not in served.ask("GET", "/api/tokens?all=true").text
     kept = b"".join(path.read_bytes() for path in served.settings.state.glob("farm.sqlite*"))
     assert made["token"].encode() not in kept
     assert served.token.encode() not in kept
@@ -218,6 +160,7 @@ def test_a_login_link_works_once(served: Served) -> None:
     assert (first.status_code, first.headers["location"]) == (303, "/")
     assert served.client.get("/api/me").json() == {
         "name": "admin", "team": "default", "role": "admin", "scopes": ["admin"], "kind": "session",
+        "max_devices": None, "max_waiting": None,
     }  # fmt: skip
     served.client.cookies.clear()
     assert served.client.get(path).headers["location"] == "/login?error=expired-link"
@@ -227,7 +170,7 @@ def test_a_login_link_gives_no_more_than_its_maker_has(served: Served) -> None:
     token = served.new_token(Scope.READ, Scope.SUBMIT)
     served.client.get(served.ask("POST", "/api/login-links", token=token).json()["path"])
     assert served.client.get("/api/me").json()["scopes"] == ["read", "submit"]
-    assert served.client.get("/api/tokens").status_code == 403
+    assert served.client.get("/api/users").status_code == 403
 
 
 def test_a_login_code_is_no_token(served: Served) -> None:
@@ -253,5 +196,7 @@ def test_a_browser_without_a_session_is_led_to_the_login_page_and_back(served: S
 def test_a_used_token_says_when_it_was_used(served: Served) -> None:
     made = served.ask("POST", "/api/tokens", json={"name": "ci", "user": "robot", "scopes": ["read"]}).json()
     served.ask("GET", "/api/me", token=made["token"])
-    entry = next(entry for entry in served.ask("GET", "/api/tokens").json()["tokens"] if entry["id"] == made["id"])
+    entry = next(
+        entry for entry in served.ask("GET", "/api/tokens?all=true").json()["tokens"] if entry["id"] == made["id"]
+    )
     assert entry["used_at"] is not None

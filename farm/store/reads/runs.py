@@ -126,6 +126,7 @@ def runs(
     before: int | None = None,
     limit: int = 50,
     text: str | None = None,
+    team: str | None = None,
 ) -> RunPage:
     """Runs by id, newest first. `text` looks in title, bundle and submitter of the newest few thousand.
 
@@ -139,6 +140,8 @@ def runs(
         query = query.where(run.state == state)
     if before is not None:
         query = query.where(run.id < before)
+    if team is not None:
+        query = query.where(run.team == team)
     if text:
         newest = select(func.max(run.id)).scalar_subquery()
         hit = or_(
