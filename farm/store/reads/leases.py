@@ -1,0 +1,164 @@
+"""Leases and reservations as their holders see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Select, select
+from sqlalchemy.orm import Session
+
+from farm.domain.leases import Lease
+from farm.store import leases, tables
+
+MAX_ROWS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedDevice:
+    id: int
+    name: str
+    serial: str
+    host: str
+    virtual: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """An open lease. `warned_at`: its holder was told that the end is near; `released_at`: being cleaned."""
+
+    id: int
+    device: LeasedDevice
+    holder: str
+    user: str | None
+    team: str | None
+    token: int
+    granted_at: datetime
+    heartbeat_by: datetime
+    ends_at: datetime
+    extensions: int
+    warned_at: datetime | None
+    released_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationView:
+    """A wish and what became of it. `ready_at`: the device is prepared, its holder may begin."""
+
+    id: int
+    state: str  # queued, active, ended
+    selector: str
+    purpose: str | None
+    created_by: str
+    team: str
+    created_at: datetime
+    begins_at: datetime
+    lasts_s: float
+    wait_until: datetime | None
+    wait_reason: str | None
+    ready_at: datetime | None
+    ended_at: datetime | None
+    end_reason: str | None
+    lease: LeaseView | None  # while it is active
+
+
+def lease_view(session: Session, lease: Lease) -> LeaseView:
+    """A lease that was just granted or changed, with its device."""
+    d = tables.Device
+    device = session.execute(select(d.id, d.name, d.serial, d.host, d.virtual).where(d.id == lease.device_id)).one()
+    return _view(lease, LeasedDevice(*device))
+
+
+def open_leases(session: Session, *, user: str | None = None) -> list[LeaseView]:
+    """Every lease that has not ended, or those of a user, oldest first."""
+    query = _leases().where(tables.Lease.ended_at.is_(None)).order_by(tables.Lease.id).limit(MAX_ROWS)
+    if user is not None:
+        query = query.where(tables.Lease.user == user)
+    return [_joined(lease, device) for lease, device in session.execute(query)]
+
+
+def open_lease(session: Session, lease_id: int) -> LeaseView | None:
+    """One lease that has not ended."""
+    found = session.execute(_leases().where(tables.Lease.id == lease_id, tables.Lease.ended_at.is_(None))).first()
+    return None if found is None else _joined(*found)
+
+
+def reservation(session: Session, ident: int) -> ReservationView | None:
+    row = session.get(tables.Reservation, ident)
+    if row is None:
+        return None
+    lease = None
+    if row.state == "active" and row.lease_id is not None:
+        lease = open_lease(session, row.lease_id)
+    return _reservation(row, lease)
+
+
+def reservations(session: Session, *, state: str | None = None, user: str | None = None) -> list[ReservationView]:
+    """Reservations, newest first; those that have not ended when no state is named."""
+    row = tables.Reservation
+    query = select(row).order_by(row.id.desc()).limit(MAX_ROWS)
+    query = query.where(row.state == state) if state else query.where(row.state != "ended")
+    if user is not None:
+        query = query.where(row.created_by == user)
+    rows = session.scalars(query).all()
+    ids = [found.lease_id for found in rows if found.state == "active" and found.lease_id is not None]
+    held = {
+        lease.id: _joined(lease, device) for lease, device in session.execute(_leases().where(tables.Lease.id.in_(ids)))
+    }
+    return [_reservation(found, held.get(found.lease_id or 0)) for found in rows]
+
+
+def device_id(session: Session, ref: str) -> int | None:
+    """The device of this name, serial number or id, in this order."""
+    d = tables.Device
+    number = int(ref) if ref.isascii() and ref.isdigit() and len(ref) < 16 else None
+    found = session.execute(
+        select(d.id, d.name, d.serial).where((d.name == ref) | (d.serial == ref) | (d.id == number)).order_by(d.id)
+    ).all()
+    best = sorted(found, key=lambda row: (row.name != ref, row.serial != ref))
+    return best[0].id if best else None
+
+
+def _leases() -> Select[tables.Lease, tables.Device]:
+    return select(tables.Lease, tables.Device).join(tables.Device, tables.Device.id == tables.Lease.device_id)
+
+
+def _joined(row: tables.Lease, d: tables.Device) -> LeaseView:
+    return _view(leases.as_lease(row), LeasedDevice(d.id, d.name, d.serial, d.host, d.virtual))
+
+
+def _view(lease: Lease, device: LeasedDevice) -> LeaseView:
+    return LeaseView(
+        id=lease.id,
+        device=device,
+        holder=lease.holder,
+        user=lease.user,
+        team=lease.team,
+        token=lease.token,
+        granted_at=lease.granted_at,
+        heartbeat_by=lease.heartbeat_by,
+        ends_at=lease.ends_at,
+        extensions=lease.extensions,
+        warned_at=lease.warned_at,
+        released_at=lease.released_at,
+    )
+
+
+def _reservation(row: tables.Reservation, lease: LeaseView | None) -> ReservationView:
+    return ReservationView(
+        id=row.id,
+        state=row.state,
+        selector=row.selector,
+        purpose=row.purpose,
+        created_by=row.created_by,
+        team=row.team,
+        created_at=row.created_at,
+        begins_at=row.begins_at,
+        lasts_s=row.lasts_s,
+        wait_until=row.wait_until,
+        wait_reason=row.wait_reason,
+        ready_at=row.ready_at,
+        ended_at=row.ended_at,
+        end_reason=row.end_reason,
+        lease=lease,
+    )
