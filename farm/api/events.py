@@ -67,11 +67,12 @@ def _start(farm: Context, last_event_id: str | None) -> tuple[int, bool]:
     """(id after which to go on, whether something in between is lost)."""
     with farm.db.read() as session:
         first: int | None = session.scalar(select(func.min(ChangeTable.id)))
-        newest: int = session.scalar(select(func.max(ChangeTable.id))) or 0
+        newest = farm.db.newest_change(session)
+        greatest: int = session.scalar(select(func.max(ChangeTable.id))) or 0
     if last_event_id is None or not last_event_id.isascii() or not last_event_id.isdigit():
         return newest, False
     since = int(last_event_id)
-    lost = since > newest or (first is not None and since < first - 1)
+    lost = since > max(newest, greatest) or (first is not None and since < first - 1)
     return (newest, True) if lost else (since, False)
 
 

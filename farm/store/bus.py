@@ -1,8 +1,9 @@
 """What changed, as it is committed: the source of live pages and of the planner's wake-ups.
 
 Every write that a page would show records a `Change` row in its own transaction (`touch`). After the commit the
-database hands those rows to the bus, which fans them out inside this process. A subscriber that was away says which
-change it saw last and gets the rest from the table first.
+database hands those rows to the bus, which fans them out inside this process; on PostgreSQL `farm.store.feed` brings
+those of every process, in order. A subscriber that was away says which change it saw last and gets the rest from the
+table first.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ def touch(
     session.add(tables.Change(at=at, topic=topic, ref=str(ref), run_id=run_id, device_id=device_id))
 
 
-def changes_after(session: Session, since_id: int, limit: int = PAGE) -> list[Change]:
-    """Changes with a greater id, oldest first."""
-    rows = session.scalars(
-        select(tables.Change).where(tables.Change.id > since_id).order_by(tables.Change.id).limit(limit)
-    )
-    return [_change(row) for row in rows]
+def changes_after(session: Session, since_id: int, limit: int = PAGE, *, until: int | None = None) -> list[Change]:
+    """Changes with a greater id (and none above `until`), oldest first."""
+    query = select(tables.Change).where(tables.Change.id > since_id)
+    if until is not None:
+        query = query.where(tables.Change.id <= until)
+    return [_change(row) for row in session.scalars(query.order_by(tables.Change.id).limit(limit))]
 
 
 def _change(row: tables.Change) -> Change:
@@ -66,9 +67,12 @@ def _change(row: tables.Change) -> Change:
 class Bus:
     """Fan-out of committed changes inside this process; safe to use from any thread."""
 
-    def __init__(self, load: Callable[[int], Sequence[Change]]) -> None:
-        """`load(since_id)` reads older changes from the table, oldest first, at most `PAGE` of them."""
-        self._load = load
+    def __init__(self, load: Callable[[int], Sequence[Change]], begin: Callable[[], None] = lambda: None) -> None:
+        """`load(since_id)` reads older changes from the table, oldest first, at most `PAGE` of them.
+
+        `begin` is called before anybody listens: from then on everything that is committed must reach `publish`.
+        """
+        self._load, self._begin = load, begin
         self._lock = threading.Lock()
         self._listeners: list[Callable[[Sequence[Change]], None]] = []
 
@@ -84,6 +88,7 @@ class Bus:
 
     def listen(self, listener: Callable[[Sequence[Change]], None]) -> None:
         """Call `listener` after every commit, on the writer's thread: it must only set a flag or queue."""
+        self._begin()
         with self._lock:
             self._listeners.append(listener)
 
@@ -106,7 +111,7 @@ class Bus:
         def listener(changes: Sequence[Change]) -> None:
             loop.call_soon_threadsafe(deliver, tuple(changes))
 
-        self.listen(listener)
+        await asyncio.to_thread(self.listen, listener)
         try:
             last = since_id
             if last is not None:

@@ -2,12 +2,15 @@
 
 SQLite (one host) or PostgreSQL (many), by URL. On SQLite every write takes the write lock at its beginning (`BEGIN
 IMMEDIATE`), so that no transaction fails half-way; readers see a snapshot and wait for nobody (WAL).
+
+On PostgreSQL writers work beside each other: who reads a row to change it locks it first (`farm.store.locks`), always
+in the order run, device, lease, so that no two wait for each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,8 +18,9 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event, func, make_url, select
 from sqlalchemy.orm import Session
 
-from farm.store import tables
+from farm.store import postgres, tables
 from farm.store.bus import Bus, Change, changes_after
+from farm.store.feed import Feed
 
 #: Longest wait for SQLite's write lock, seconds.
 BUSY_S = 30
@@ -37,7 +41,8 @@ class Database:
         self._clock = clock or (lambda: datetime.now(UTC))
         self.engine: Engine = _engine(url, self.is_sqlite)
         self._writing = self.engine.execution_options(**{_WRITE: True})
-        self.bus = Bus(self._load)
+        self._feed = None if self.is_sqlite else Feed(url, self._publish)
+        self.bus = Bus(self._load, lambda: None if self._feed is None else self._feed.start())
 
     def now(self, session: Session | None = None) -> datetime:
         """The database's clock: the process's on SQLite, the server's on PostgreSQL (within `session`)."""
@@ -54,7 +59,9 @@ class Database:
             event.listen(session, "before_flush", lambda s, _c, _i: fresh.extend(_new_changes(s)))
             with session.begin():
                 yield session
-        if fresh:
+        if fresh and self._feed is not None:
+            self._feed.written()
+        elif fresh:
             self.bus.publish([Change(c.id, c.at, c.topic, c.ref, c.run_id, c.device_id) for c in fresh])
 
     @contextmanager
@@ -71,15 +78,31 @@ class Database:
             raw = self.engine.raw_connection()  # the mode cannot be changed inside a transaction; the file keeps it
             raw.cursor().execute("PRAGMA journal_mode=WAL")
             raw.close()
-        with self._writing.connect() as connection:
+        with self.alone("migrate"), self._writing.connect() as connection:
             upgrade(connection)
 
+    def alone(self, name: str) -> AbstractContextManager[None]:
+        """Nobody else in the farm does the thing of this name meanwhile; on SQLite there is nobody else."""
+        return nullcontext() if self.is_sqlite else postgres.alone(self.url, name)
+
+    def newest_change(self, session: Session) -> int:
+        """The id after which a subscriber that has just read everything goes on."""
+        if self._feed is not None:
+            self._feed.start()
+            return self._feed.horizon
+        return session.scalar(select(func.max(tables.Change.id))) or 0
+
     def close(self) -> None:
+        if self._feed is not None:
+            self._feed.stop()
         self.engine.dispose()
+
+    def _publish(self, changes: Sequence[Change]) -> None:
+        self.bus.publish(changes)
 
     def _load(self, since_id: int) -> list[Change]:
         with self.read() as session:
-            return changes_after(session, since_id)
+            return changes_after(session, since_id, until=None if self._feed is None else self._feed.horizon)
 
 
 def _new_changes(session: Session) -> list[tables.Change]:
@@ -88,7 +111,7 @@ def _new_changes(session: Session) -> list[tables.Change]:
 
 def _engine(url: str, is_sqlite: bool) -> Engine:
     if not is_sqlite:
-        return create_engine(url, pool_pre_ping=True, pool_size=20, max_overflow=20)
+        return create_engine(url, pool_pre_ping=True, pool_size=20, max_overflow=20, connect_args=postgres.arguments())
     engine = create_engine(url, pool_size=20, max_overflow=40, connect_args={"check_same_thread": False})
 
     @event.listens_for(engine, "connect")

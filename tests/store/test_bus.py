@@ -11,6 +11,7 @@ import pytest
 from farm.store import bus as bus_module
 from farm.store.bus import Change, touch
 from farm.store.db import Database
+from tests.waiting import eventually
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -39,6 +40,7 @@ def test_a_change_is_heard_after_the_commit_and_never_when_it_is_rolled_back(db:
         fail_after_writing()
     assert heard == []
     write(db, 2)
+    eventually(lambda: heard, what="the change is heard")
     assert [(c.topic, c.ref, c.run_id) for c in heard] == [("run", "2", 2)]
 
 
