@@ -26,7 +26,7 @@ RunId = Annotated[int, Path(ge=1, le=MAX_ID)]
 def is_farm_trouble(outcome: str | None) -> bool:
     """Whether the farm or the device, not the engine, ended it so."""
     try:
-        return outcome is not None and MEANING[Outcome(outcome)].blame in (Blame.FARM, Blame.DEVICE)
+        return outcome is not None and MEANING[Outcome(outcome)].blame in (Blame.FARM, Blame.HOST, Blame.DEVICE)
     except ValueError:
         return True
 
@@ -39,9 +39,8 @@ def answer(detail: RunDetail) -> tuple[Sign, str]:
         if run.state == "queued":
             why = next((job.wait_reason for job in detail.jobs if job.wait_reason), None)
             return sign, why or "waits to be planned"
-        cells = sum(detail.matrix.counts.values())
-        done = cells - detail.matrix.counts.get("waiting", 0) - detail.matrix.counts.get("running", 0)
-        return sign, f"{done} of {cells} tests done" if cells else "no test has begun yet"
+        known = detail.progress.known
+        return sign, f"{detail.progress.done} of {known} tests done" if known else "no test has begun yet"
     same = [job for job in detail.jobs if job.outcome == run.outcome]
     if run.outcome == Outcome.CANCELLED.value:
         return sign, f"by {run.cancel_by}" if run.cancel_by else ""

@@ -25,6 +25,7 @@ RUNNING = Sign("quarter", "accent", "running")
 WAITING = Sign("point", "muted", "waiting")
 QUEUED = Sign("point", "muted", "queued")
 UNFINISHED = Sign("ring", "muted", "unfinished", "its attempt was over before it ended")
+NOT_RUN = Sign("ring", "muted", "not run", "its attempt was over before it began")
 CANCELLING = Sign("quarter", "muted", "cancelling")
 ABSENT = Sign("none", "muted", "not here", "not part of this device's suite")
 
@@ -54,6 +55,7 @@ _TESTS = {
     "running": RUNNING,
     "waiting": WAITING,
     "unfinished": UNFINISHED,
+    "not-run": NOT_RUN,
 }
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from farm.store import tables
-from farm.store.reads.results import MeasurementRow, TestCell, measurements, test_cells
+from farm.store.reads.results import MeasurementRow, TestCell, measurements, result_word, test_cells
 from farm.store.reads.runs import RunRow, run_query, run_rows
 from farm.store.reads.shared import (
     MAX_CHUNKS,
@@ -36,7 +36,7 @@ class TestRow:
     __test__ = False
 
     test_id: str
-    state: str  # waiting, running, ended, unfinished
+    state: str  # as of a matrix cell
     outcome: str | None
     cause: str | None
     began_at: datetime | None
@@ -44,6 +44,10 @@ class TestRow:
     duration_s: float | None
     message: str | None
     detail: str | None
+
+    @property
+    def result(self) -> str:
+        return result_word(self.state, self.outcome, self.cause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,8 @@ def attempt(session: Session, attempt_id: int, now: datetime) -> AttemptDetail |
     row = session.get(tables.Attempt, attempt_id)
     if row is None:
         return None
-    run_id = session.scalars(select(tables.Job.run_id).where(tables.Job.id == row.job_id)).one()
-    (run,) = run_rows(session, run_query().where(tables.Run.id == run_id))
+    job = session.get_one(tables.Job, row.job_id)
+    (run,) = run_rows(session, run_query().where(tables.Run.id == job.run_id))
     tried = attempts_of(session, [row.job_id])
     incidents = list(
         session.scalars(
@@ -105,7 +109,7 @@ def attempt(session: Session, attempt_id: int, now: datetime) -> AttemptDetail |
     return AttemptDetail(
         at=now,
         run=run,
-        attempt=attempt_row(row, devices[row.device_id], spans, cells, row.id != tried[-1].id),
+        attempt=attempt_row(row, devices[row.device_id], spans, cells, job, tried[-1]),
         lease=_lease(session, attempt_id),
         tests=_tests(session, row),
         measurements=tuple(measurements(session, [attempt_id])),

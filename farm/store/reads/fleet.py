@@ -24,6 +24,7 @@ from farm.domain.devices import (
 )
 from farm.domain.outcomes import State
 from farm.store import tables
+from farm.store.reads.progress import of_jobs
 from farm.store.reads.shared import Point, kind_of, model_of, temperature_events, thin
 
 WordT = TypeVar("WordT", bound=StrEnum)
@@ -34,7 +35,7 @@ SPARK_WINDOW = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What holds a device right now. `tests_total` is None until the suite has been collected."""
+    """What holds a device right now. Tests are the whole job's (`Progress`); `tests_total` None: not collected yet."""
 
     run_id: int
     run_title: str
@@ -168,6 +169,10 @@ def facts_of_row(row: tables.Device, lease: tables.Lease | None) -> DeviceFacts:
             has_battery=row.has_battery,
             boot_completed=row.boot_completed,
             boot_id=row.boot_id,
+            hot_since=row.hot_since,
+            low_since=row.low_since,
+            free_bytes=row.free_bytes,
+            clock_skew_s=row.clock_skew_s,
         ),
         lease_holder=lease.holder if lease else None,
         lease_released=lease is not None and lease.released_at is not None,
@@ -203,16 +208,15 @@ def _work(session: Session, device_ids: Sequence[int]) -> tuple[dict[int, tables
         .where(lease.ended_at.is_(None), lease.device_id.in_(device_ids))
     )
     held = list(session.execute(query))
-    attempt_ids = [row[1].id for row in held if row[1] is not None]
-    began = _phase_starts(session, attempt_ids)
-    done = _progress(session, attempt_ids)
+    attempts = [row[1] for row in held if row[1] is not None]
+    began = _phase_starts(session, [tried.id for tried in attempts])
+    progress = of_jobs(session, [tried.job_id for tried in attempts])
     leases: dict[int, tables.Lease] = {}
     work: dict[int, Work] = {}
     for held_lease, tried, suites, run_id, title in held:
         leases[held_lease.device_id] = held_lease
         if tried is None or run_id is None:
             continue
-        finished, total = done.get(tried.id, (0, 0))
         work[held_lease.device_id] = Work(
             run_id=run_id,
             run_title=title,
@@ -220,8 +224,8 @@ def _work(session: Session, device_ids: Sequence[int]) -> tuple[dict[int, tables
             attempt_id=tried.id,
             phase=tried.phase,
             phase_began_at=began.get((tried.id, tried.phase)),
-            tests_done=finished,
-            tests_total=total or None,
+            tests_done=progress[tried.job_id].done,
+            tests_total=progress[tried.job_id].known,
             waiting_for=tried.waiting_for,
             since=held_lease.granted_at,
         )
@@ -232,13 +236,6 @@ def _phase_starts(session: Session, attempt_ids: Sequence[int]) -> dict[tuple[in
     p = tables.AttemptPhase
     query = select(p.attempt_id, p.phase, p.began_at).where(p.attempt_id.in_(attempt_ids))
     return {(row.attempt_id, row.phase): row.began_at for row in session.execute(query)}
-
-
-def _progress(session: Session, attempt_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """Attempt id → (tests that ended, tests known)."""
-    t = tables.Test
-    query = select(t.attempt_id, func.count(t.outcome), func.count()).where(t.attempt_id.in_(attempt_ids))
-    return {row[0]: (row[1], row[2]) for row in session.execute(query.group_by(t.attempt_id))}
 
 
 def _queue(session: Session) -> Queue:

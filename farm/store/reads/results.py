@@ -12,6 +12,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from farm.domain.measurements import spread
+from farm.domain.outcomes import TestOutcome
 from farm.store import tables
 from farm.store.reads.shared import DeviceRef, device_refs
 
@@ -20,11 +21,18 @@ MAX_MEASUREMENTS = 5000
 MAX_STAGES = 20_000
 
 
+def result_word(state: str, outcome: str | None, cause: str | None) -> str:
+    """The one word for a test: what it died of (crashed, timed-out, …), else its outcome, else its state."""
+    if outcome in (TestOutcome.FAILED.value, TestOutcome.ERROR.value) and cause:
+        return cause
+    return outcome or state
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One test on one job's device. `cause` is an Outcome when the engine died.
+    """One test on one job's device. `cause` is an Outcome when the engine died or the suite was stopped.
 
-    `state`: waiting, running, ended, or unfinished (its attempt was over first).
+    `state`: waiting, running, ended; unfinished (it had begun when its attempt was over); not-run (it had not).
     """
 
     attempt_id: int
@@ -33,6 +41,10 @@ class Cell:
     cause: str | None
     duration_s: float | None
     message: str | None
+
+    @property
+    def result(self) -> str:
+        return result_word(self.state, self.outcome, self.cause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +68,7 @@ class Matrix:
 
     columns: tuple[Column, ...]
     rows: tuple[MatrixRow, ...]
-    counts: dict[str, int]  # cells by TestOutcome, plus "running", "waiting", "unfinished"
+    counts: dict[str, int]  # cells by their `result`
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +150,21 @@ class TestCell:
     duration_s: float | None
     message: str | None
 
-    def state(self, attempt_over: bool) -> str:
-        """ended, running, waiting; unfinished: the attempt was over before the test was."""
+    def state(self, attempt_over: bool, again: bool = False) -> str:
+        """ended, running, waiting; its attempt being over: unfinished when it had begun, not-run when it had not.
+
+        `again`: a later attempt of the job will run what this one left.
+        """
         if self.outcome is not None:
             return "ended"
+        if attempt_over and again:
+            return "waiting"
         if attempt_over:
-            return "unfinished"
+            return "unfinished" if self.began else "not-run"
         return "running" if self.began else "waiting"
+
+    def result(self, attempt_over: bool) -> str:
+        return result_word(self.state(attempt_over), self.outcome, self.cause)
 
 
 def test_cells(session: Session, attempt_ids: Sequence[int]) -> dict[int, list[TestCell]]:
@@ -162,24 +182,26 @@ def test_cells(session: Session, attempt_ids: Sequence[int]) -> dict[int, list[T
     return found
 
 
-def matrix(columns: Sequence[tuple[Column, Sequence[tuple[int, bool]]]], tests: dict[int, list[TestCell]]) -> Matrix:
-    """The matrix of these columns, each with its attempts (id, over) oldest first."""
+def matrix(
+    columns: Sequence[tuple[Column, Sequence[tuple[int, bool, bool]]]], tests: dict[int, list[TestCell]]
+) -> Matrix:
+    """The matrix of these columns, each with its attempts (id, over, run again) oldest first."""
     order: dict[str, None] = {}
     chosen: list[dict[str, Cell]] = []
     for _, attempts in columns:
         cells: dict[str, Cell] = {}
-        for attempt_id, over in attempts:
+        for attempt_id, over, again in attempts:
             for test in tests.get(attempt_id, ()):
                 order.setdefault(test.test_id)
                 before = cells.get(test.test_id)
                 if test.outcome is None and before is not None and before.state == "ended":
                     continue
                 cells[test.test_id] = Cell(
-                    attempt_id, test.state(over), test.outcome, test.cause, test.duration_s, test.message
+                    attempt_id, test.state(over, again), test.outcome, test.cause, test.duration_s, test.message
                 )
         chosen.append(cells)
     rows = tuple(MatrixRow(test_id, tuple(cells.get(test_id) for cells in chosen)) for test_id in order)
-    counts = Counter(cell.outcome or cell.state for cells in chosen for cell in cells.values())
+    counts = Counter(cell.result for cells in chosen for cell in cells.values())
     return Matrix(tuple(column for column, _ in columns), rows, dict(counts))
 
 

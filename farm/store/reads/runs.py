@@ -12,6 +12,8 @@ from sqlalchemy.orm import Session, defer
 
 from farm.domain.outcomes import State
 from farm.store import tables
+from farm.store.reads import progress
+from farm.store.reads.progress import Progress
 from farm.store.reads.results import (
     Column,
     Matrix,
@@ -101,6 +103,7 @@ class JobRow:
     queued_at: datetime
     wait_reason: str | None
     attempts: tuple[AttemptRow, ...]
+    progress: Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ class RunDetail:
 
     at: datetime
     run: RunRow
+    progress: Progress  # of all its jobs
     jobs: tuple[JobRow, ...]
     matrix: Matrix
     measurements: tuple[MeasurementRow, ...]
@@ -182,15 +186,16 @@ def run(session: Session, run_id: int, now: datetime) -> RunDetail | None:
     jobs = tuple(_job_row(job, by_job.get(job.id, []), devices, tests, spans) for job in job_rows)
     columns = [
         (
-            Column(job.id, job.device, job.attempts[-1].id if job.attempts else None),
-            [(a.id, a.outcome is not None or a.ended_at is not None) for a in job.attempts],
+            Column(job.id, shown.device, shown.attempts[-1].id if shown.attempts else None),
+            [(a.id, progress.is_over(a), progress.runs_again(job, a)) for a in by_job.get(job.id, [])],
         )
-        for job in jobs
+        for job, shown in zip(job_rows, jobs, strict=True)
     ]
     first = min((row.started_at for row in tried if row.started_at), default=None)
     return RunDetail(
         at=now,
         run=found[0],
+        progress=progress.total([job.progress for job in jobs]),
         jobs=jobs,
         matrix=matrix(columns, tests),
         measurements=tuple(measurements(session, attempt_ids)),
@@ -291,7 +296,7 @@ def _job_row(
     spans: dict[int, tuple[PhaseSpan, ...]],
 ) -> JobRow:
     attempts = tuple(
-        attempt_row(row, devices[row.device_id], spans.get(row.id, ()), tests.get(row.id, ()), row is not tried[-1])
+        attempt_row(row, devices[row.device_id], spans.get(row.id, ()), tests.get(row.id, ()), job, tried[-1])
         for row in tried
     )
     pinned = devices.get(job.device_id) if job.device_id else None
@@ -305,6 +310,7 @@ def _job_row(
         queued_at=job.queued_at,
         wait_reason=job.wait_reason,
         attempts=attempts,
+        progress=progress.progress(job, tried, tests),
     )
 
 

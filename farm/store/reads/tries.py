@@ -10,7 +10,7 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from farm.domain.outcomes import Phase
+from farm.domain.outcomes import MEANING, Outcome, Phase, State
 from farm.store import tables
 from farm.store.reads.results import TestCell
 from farm.store.reads.shared import DeviceRef
@@ -44,8 +44,9 @@ class AttemptRow:
     cancel_at: datetime | None
     waiting_for: str | None
     phases: tuple[PhaseSpan, ...]
-    tests: dict[str, int]  # by TestOutcome, plus "running", "waiting", "unfinished"
+    tests: dict[str, int]  # by result: what a test died of or its outcome, else running, waiting, unfinished, not-run
     retried: bool  # a later attempt of the same job exists
+    retry_reason: str | None  # why the job is tried again after it; None: it is not
 
 
 def attempts_of(session: Session, job_ids: Sequence[int]) -> list[tables.Attempt]:
@@ -75,9 +76,13 @@ def attempt_row(
     device: DeviceRef,
     spans: tuple[PhaseSpan, ...],
     tests: Sequence[TestCell],
-    retried: bool,
+    job: tables.Job,
+    last: tables.Attempt,
 ) -> AttemptRow:
+    """`last`: the newest attempt of the same job."""
     over = row.outcome is not None or row.ended_at is not None
+    retried = row.id != last.id
+    again = retried or (row.ended_at is not None and job.state == State.QUEUED.value)
     return AttemptRow(
         id=row.id,
         job_id=row.job_id,
@@ -94,6 +99,16 @@ def attempt_row(
         cancel_at=row.cancel_at,
         waiting_for=row.waiting_for,
         phases=spans,
-        tests=dict(Counter(test.outcome or test.state(over) for test in tests)),
+        tests=dict(Counter(test.result(over) for test in tests)),
         retried=retried,
+        retry_reason=retry_reason(row.outcome, row.reason) if again else None,
     )
+
+
+def retry_reason(outcome: str | None, reason: str | None) -> str:
+    """`the device went away (husky-v1: not listed by adb)`: what ended an attempt, for who reads of the next one."""
+    try:
+        words = MEANING[Outcome(outcome or "")].words
+    except ValueError:  # of a newer farm, or none
+        words = outcome or "it ended without an outcome"
+    return f"{words} ({reason})" if reason else words

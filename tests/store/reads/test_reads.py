@@ -17,6 +17,7 @@ from farm.domain.devices import Availability
 from farm.store import tables as t
 from farm.store.db import Database, sqlite_url
 from farm.store.reads import attempts, bundles, devices, fleet, runs
+from farm.store.reads.progress import Progress
 from farm.store.reads.results import MeasurementRow
 from farm.store.reads.shared import MAX_POINTS, Point, thin, unpack_chunk
 from tests.dashboard.seed import seed, seeded
@@ -204,7 +205,11 @@ def test_a_retried_test_shows_the_attempt_in_which_it_ended(session: Session) ->
     column = next(i for i, c in enumerate(found.matrix.columns) if c.job_id == job.id)
     cells = [row.cells[column] for row in found.matrix.rows]
     assert {cell.outcome for cell in cells if cell} <= {"passed", "skipped"}
-    assert found.matrix.counts.get("unfinished") is None
+    assert not {"unfinished", "not-run", "waiting"} & found.matrix.counts.keys()
+    assert lost.retry_reason
+    assert lost.retry_reason.startswith("the device went away (")
+    assert again.retry_reason is None
+    assert job.progress == Progress(len(cells), len(cells))
     assert [incident.klass for incident in found.incidents] == ["device-lost"]
 
 
@@ -261,7 +266,7 @@ def attempts_measurements(session: Session, attempt_id: int) -> tuple[Measuremen
     return detail.measurements
 
 
-def test_a_crashed_attempt_leaves_its_later_tests_unfinished(session: Session) -> None:
+def test_the_tests_after_a_crash_were_not_run(session: Session) -> None:
     run = runs.run(session, _run(session, "decode slower on purpose"), NOW)
     assert run is not None
     crashed = next(a for job in run.jobs for a in job.attempts if a.outcome == "crashed")
@@ -269,7 +274,10 @@ def test_a_crashed_attempt_leaves_its_later_tests_unfinished(session: Session) -
     assert detail is not None
     states = [(test.state, test.cause) for test in detail.tests]
     assert ("ended", "crashed") in states
-    assert states[-1] == ("unfinished", None)
+    assert states[-1] == ("not-run", None)
+    assert crashed.tests["crashed"] == 1
+    assert crashed.tests["not-run"] >= 1
+    assert run.matrix.counts["not-run"] == crashed.tests["not-run"]
     assert [series.name for series in detail.series][-1] == "clock.big"
     assert {artifact.name for artifact in detail.artifacts} == {"journal.jsonl", "logcat.zst", "runner.log"}
 
