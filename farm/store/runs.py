@@ -15,6 +15,7 @@ from farm.domain.jobs import AttemptEnd, TestEnd
 from farm.domain.outcomes import Outcome, Phase, State, TestOutcome, roll_up
 from farm.store import tables
 from farm.store.bus import touch
+from farm.store.locks import hold_run
 
 #: The name of the suite pack that a run takes when it names none.
 BUILTIN_PACK = "builtin"
@@ -84,7 +85,8 @@ def end_job(session: Session, job: tables.Job, outcome: Outcome, reason: str | N
 
 def settle_run(session: Session, run_id: int, now: datetime) -> None:
     """The run's state from its jobs': running once one has started, ended with the last."""
-    run = session.get_one(tables.Run, run_id)
+    session.flush()
+    run = hold_run(session, run_id)
     if run.state == State.ENDED.value:
         return
     jobs = session.execute(select(tables.Job.state, tables.Job.outcome).where(tables.Job.run_id == run_id)).all()

@@ -24,6 +24,7 @@ from farm.domain.selectors import parse
 from farm.store import devices, leases, reservations, runs, tables
 from farm.store.bus import Change, touch
 from farm.store.db import Database
+from farm.store.locks import hold_job
 from farm.work.admission import selector_of
 from farm.work.settings import WorkSettings
 from farm.work.verdict import close_if_host_is_lost
@@ -125,9 +126,9 @@ class Planner:
     def _grant(self, grant: scheduling.Grant) -> None:
         try:
             with self._db.session() as session:
-                job = session.get_one(tables.Job, grant.job_id)
+                job = hold_job(session, grant.job_id)
                 if job.state != State.QUEUED.value:
-                    return  # cancelled since it was read
+                    return  # cancelled since it was read, or another planner was faster
                 start_attempt(session, job, grant.device_id, self._db.now(session), self._settings, self._enqueue)
         except leases.AlreadyHeld as error:
             log.info("job %d: %s; it waits on", grant.job_id, error)

@@ -24,6 +24,7 @@ from farm.domain.journal import clip
 from farm.domain.outcomes import Outcome, Phase
 from farm.store import devices, leases, tables
 from farm.store.bus import touch
+from farm.store.locks import hold_attempt
 from farm.work.context import Work
 
 log = logging.getLogger(__name__)
@@ -228,7 +229,7 @@ def set_outcome(attempt: tables.Attempt, outcome: Outcome, reason: str, cause: C
 
 def _enter(work: Work, attempt_id: int, phase: Phase) -> Step | None:
     with work.db.session() as session:
-        attempt = session.get_one(tables.Attempt, attempt_id)
+        attempt = hold_attempt(session, attempt_id)
         at = Phase(attempt.phase)
         if at is Phase.DONE or phase.before(at):
             return None
@@ -258,7 +259,7 @@ def _enter(work: Work, attempt_id: int, phase: Phase) -> Step | None:
 
 def _leave(step: Step, cut: Cut | None) -> None:
     with step.work.db.session() as session:
-        attempt = session.get_one(tables.Attempt, step.id)
+        attempt = hold_attempt(session, step.id)
         if cut is not None:
             set_outcome(attempt, cut.outcome, cut.reason, cut.cause)
         attempt.waiting_for = None

@@ -15,6 +15,7 @@ from farm.domain.outcomes import Outcome, State
 from farm.domain.selectors import Mismatch, SelectorError, nearest, parse
 from farm.store import devices, runs, tables
 from farm.store.bus import touch
+from farm.store.locks import hold_run
 from farm.store.db import Database
 from farm.work.admission import Admitted, Refused, admit, selector_of
 
@@ -99,7 +100,7 @@ def preview(db: Database, selector: str, bundle: str | None = None) -> Preview:
 def cancel(db: Database, run_id: int, by: str | None) -> None:
     """Ask a run to end: waiting jobs end at once, running ones after collecting and cleaning. Raises Refused."""
     with db.session() as session:
-        run = _run(session, run_id)
+        run = hold_run(session, _run(session, run_id).id)
         if run.state == State.ENDED.value:
             raise Refused("already-ended", f"run {run_id} has ended already ({run.outcome})", {"outcome": run.outcome})
         runs.request_cancel(session, run, by, db.now(session))

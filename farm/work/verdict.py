@@ -15,6 +15,7 @@ from farm.domain.leases import HEARTBEAT, Lease
 from farm.domain.outcomes import HealthEffect, Outcome, Phase, State
 from farm.store import devices, leases, runs, tables
 from farm.store.bus import touch
+from farm.store.locks import hold_attempt, hold_device
 from farm.work.step import Step, set_outcome
 
 #: Pause before the n-th retry of a job, doubling: a device that fails fast must not eat the queue.
@@ -24,13 +25,12 @@ BACKOFF_S = 2.0
 def verdict(step: Step) -> None:
     """Judge, and clear the attempt's folder: everything worth keeping is in the store by now."""
     with step.work.db.session() as session:
-        attempt = session.get_one(tables.Attempt, step.id)
-        close(session, attempt, step.work.db.now(session))
+        close(session, hold_attempt(session, step.id), step.work.db.now(session))
     shutil.rmtree(step.folder, ignore_errors=True)
 
 
 def close(session: Session, attempt: tables.Attempt, now: datetime) -> None:
-    """The attempt is over; its job ends or is queued again at its old place. Does nothing the second time."""
+    """The attempt (held) is over; its job ends or is queued again at its old place. Does nothing the second time."""
     if attempt.phase == Phase.DONE.value:
         return
     set_outcome_if_none(attempt)
@@ -38,6 +38,7 @@ def close(session: Session, attempt: tables.Attempt, now: datetime) -> None:
     outcome = Outcome(attempt.outcome or Outcome.INFRA_ERROR)
     job = session.get_one(tables.Job, attempt.job_id)
     run = session.get_one(tables.Run, job.run_id)
+    hold_device(session, attempt.device_id)
     _device(session, attempt, outcome, run.bundle_hash, now)
     touch(session, "attempt", attempt.id, at=now, run_id=run.id, device_id=attempt.device_id)
     session.flush()
