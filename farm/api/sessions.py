@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Form, Path, Request
 from fastapi.responses import RedirectResponse, Response
 
-from farm.api.auth import COOKIE, address_of, credentials, needs, same_origin
-from farm.api.context import Context, Farm
+from farm.api.auth import COOKIE, address_of, needs, same_origin
+from farm.api.context import Audit, Context, Farm, Who
 from farm.api.errors import ApiError
 from farm.api.throttle import Throttle
 from farm.store import audit, people
@@ -67,14 +67,13 @@ def router(throttle: Throttle) -> APIRouter:
         response_class=RedirectResponse,
         dependencies=[needs(Scope.READ, "login.end")],
     )
-    def logout(request: Request, farm: Farm) -> Response:
+    def logout(farm: Farm, who: Who, note: Audit) -> Response:
         """Revokes the session that the request came with and removes the cookie."""
-        secret, by_cookie = credentials(request.headers)
-        if by_cookie:
+        if who.kind == TokenKind.SESSION:
             with farm.db.session() as session:
-                who = people.identify(session, secret, farm.now(), kinds=(TokenKind.SESSION,))
-                if who is not None:
-                    people.revoke(session, who.token_id, farm.now())
+                people.revoke(session, who.token_id, farm.now())
+                note.write(session, farm.now(), f"user {who.name}")
+        note.done = True
         response = RedirectResponse("/login", 303)
         response.delete_cookie(COOKIE, path="/")
         return response

@@ -94,4 +94,5 @@ def remove(session: Session, name: str) -> bool:
         if count:
             raise InUse(f"team {name!r} still has {count} {noun}{'s' if count > 1 and ' ' not in noun else ''}")
     session.delete(team)
+    session.flush()
     return True
