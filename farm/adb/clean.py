@@ -11,7 +11,7 @@ import os
 import secrets
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from farm.adb import device_state
 from farm.adb.deadline import Deadline
@@ -37,7 +37,7 @@ class CleanReport:
     ok: bool
     killed: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
-    restored: list[str] = field(default_factory=list)  # settings, properties, packages
+    restored: list[str] = field(default_factory=list)  # settings, properties, packages, forwards
     differences: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -56,7 +56,7 @@ def snapshot(device: Device, timeout_s: float = 60.0, *, spare: Sequence[int] = 
             f"{device.address}: its state cannot be read: {why}",
             remedy="restart the device and empty /data/local/tmp",
         )
-    return found
+    return replace(found, forwards=device.forwards())
 
 
 def restore(
@@ -75,7 +75,6 @@ def restore(
     report = CleanReport(ok=False)
     keep = [path.rstrip("/") for path in keep]
     try:
-        device.remove_forwards()
         for _ in range(_ROUNDS):
             now = snapshot(device, limit.remaining(60.0) or 0.0, spare=spare)
             changes = device_state.compare(before, now, keep)
@@ -128,6 +127,12 @@ def _undo(device: Device, changes: Changes, now: Snapshot, limit: Deadline, repo
     for key, value in changes.properties.items():
         _try(device, ["setprop", key, value], limit)
         report.restored.append(f"property {key}: {now.properties.get(key, '')!r} → {value!r}")
+    for name, target in changes.forwards.items():
+        try:
+            device.set_forward(name, target)
+        except RemoteError as error:
+            log.info("%s: %s: %s", device, name, error)
+        report.restored.append(f"{name}: {now.forwards.get(name)} → {target}")
 
 
 def _try(device: Device, command: list[str], limit: Deadline, stdin: bytes | None = None) -> None:

@@ -155,13 +155,24 @@ class Device:
         connection.sock.settimeout(None)
         return connection.sock
 
-    def remove_forwards(self) -> None:
-        """End forwards of this device at the adb server, and reverse ones on the device."""
-        self._link.question("killforward-all")
+    def forwards(self) -> dict[str, str]:
+        """What leads to the device and back: `forward tcp:1` → `tcp:2` at the adb server, `reverse tcp:3` → `tcp:4`."""
+        found = {f"forward {local}": remote for local, remote in self._link.forwards().items()}
         try:
-            self._link.service("reverse:killforward-all").close()
+            with self._link.service("reverse:list-forward") as connection:
+                back = [line.split() for line in connection.block().splitlines()]
         except RemoteError:
-            pass  # the device knows no reverse forwards
+            return found  # the device knows no reverse forwards
+        return found | {f"reverse {line[-2]}": line[-1] for line in back if len(line) >= 2}
+
+    def set_forward(self, name: str, target: str | None) -> None:
+        """Make a forward of `forwards` lead to `target`, or end it (None). Raises RemoteError."""
+        kind, _, local = name.partition(" ")
+        order = f"forward:{local};{target}" if target is not None else f"killforward:{local}"
+        if kind == "forward":
+            self._link.question(order)
+        else:
+            self._link.service(f"reverse:{order}").close()
 
     def _forget(self, part: str) -> None:
         try:

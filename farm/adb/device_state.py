@@ -1,8 +1,8 @@
 """What a lease may not leave changed on a device: read, and compared. Pure but for the script's text.
 
 Looked at: processes of the shell's user, files below /data/local/tmp, the settings and properties that change what is
-measured, and the packages that are not the system's. A phone changes many more settings by itself all day; those are
-neither compared nor put back.
+measured, the packages that are not the system's, and the forwards that lead to the device and back. A phone changes
+many more settings by itself all day; those are neither compared nor put back.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Snapshot:
     settings: Mapping[str, str]
     packages: tuple[str, ...]
     properties: Mapping[str, str]
+    forwards: Mapping[str, str] = field(default_factory=dict)  # "forward tcp:1" → "tcp:2", "reverse tcp:3" → "tcp:4"
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -56,6 +57,7 @@ class Snapshot:
             "settings": dict(self.settings),
             "packages": list(self.packages),
             "properties": dict(self.properties),
+            "forwards": dict(self.forwards),
         }
 
     @staticmethod
@@ -68,6 +70,7 @@ class Snapshot:
             settings=_mapping(data, "settings"),
             packages=tuple(_sequence(data, "packages")),
             properties=_mapping(data, "properties"),
+            forwards=_mapping(data, "forwards") if "forwards" in data else {},  # of a farm before it looked at them
         )
 
 
@@ -193,10 +196,11 @@ class Changes:
     settings: dict[str, str | None] = field(default_factory=dict)  # key → what it was
     packages: list[str] = field(default_factory=list)
     properties: dict[str, str] = field(default_factory=dict)  # key → what it was ("" : it was not there)
+    forwards: dict[str, str | None] = field(default_factory=dict)  # name → where it led
     lost: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.processes or self.files or self.settings or self.packages or self.properties)
+        return bool(self.processes or self.files or self.settings or self.packages or self.properties or self.forwards)
 
     def words(self) -> list[str]:
         """One line per thing that is still to be undone."""
@@ -206,6 +210,8 @@ class Changes:
             *(f"setting {key} is not {value!r}" for key, value in self.settings.items()),
             *(f"package {name} is still installed" for name in self.packages),
             *(f"property {key} is not {value!r}" for key, value in self.properties.items()),
+            *(f"{name} does not lead to {target}" for name, target in self.forwards.items() if target is not None),
+            *(f"{name} is still there" for name, target in self.forwards.items() if target is None),
         ]
 
 
@@ -217,11 +223,7 @@ def compare(before: Snapshot, now: Snapshot, keep: Sequence[str]) -> Changes:
     # What is in a new folder goes with it.
     folders = [path for path in files if path.endswith("/")]
     files = [path for path in files if not any(path != top and path.startswith(top) for top in folders)]
-    settings = {
-        key: before.settings.get(key)
-        for key in sorted(before.settings.keys() | now.settings.keys())
-        if before.settings.get(key) != now.settings.get(key)
-    }
+    settings = _differing(before.settings, now.settings)
     properties = {
         key: before.properties.get(key, "")
         for key in sorted(before.properties.keys() | now.properties.keys())
@@ -234,8 +236,20 @@ def compare(before: Snapshot, now: Snapshot, keep: Sequence[str]) -> Changes:
         settings=settings,
         packages=sorted(set(now.packages) - set(before.packages)),
         properties=properties,
+        # A reverse forward lives in the device and ends with a restart: nobody can want it back then.
+        forwards={
+            name: target
+            for name, target in _differing(before.forwards, now.forwards).items()
+            if not (rebooted and target is not None and name.startswith("reverse"))
+        },
         lost=_lost(before, now, keep),
     )
+
+
+def _differing(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str | None]:
+    """What each key was that is not so any more; None: it was not there."""
+    keys = sorted(before.keys() | now.keys())
+    return {key: before.get(key) for key in keys if before.get(key) != now.get(key)}
 
 
 def _lost(before: Snapshot, now: Snapshot, keep: Sequence[str]) -> list[str]:

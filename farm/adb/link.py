@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Callable
 
-from farm.adb.connection import Canary, HostSocket, device_prefix, device_query, open_transport, why_lost
+from farm.adb.connection import Canary, HostSocket, device_prefix, device_query, open_transport, query, why_lost
 from farm.adb.errors import AdbError, AdbServerGone, DeviceGone, DeviceUnavailable, IdentityMismatch, RemoteError
 
 #: How long a device may take to accept a service. A phone under full load still starts a shell within seconds.
@@ -73,6 +73,12 @@ class Link:
         """Ask the server to do something about the device that it answers with a mere OKAY."""
         with HostSocket(self.host, self.port) as connection:
             connection.request(device_prefix(self.address) + f":{what}", self.address)
+
+    def forwards(self) -> dict[str, str]:
+        """The server's forwards to this device: local → remote end."""
+        name = device_query(self.host, self.port, self.address, "get-serialno")
+        lines = [line.split() for line in query(self.host, self.port, "host:list-forward").splitlines()]
+        return {line[1]: line[2] for line in lines if len(line) == 3 and line[0] == name}
 
     def transport(self) -> tuple[HostSocket, int]:
         """A connection bound to the device, which has proven who it is, and the id of its transport."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import zipfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from farm.adb import device_state
 from farm.adb.clean import Snapshot, restore, snapshot
 from farm.adb.device_state import Changes, compare, parse
-from tests.adb.conftest import Phone, Phones
+from tests.adb.conftest import Phone, Phones, free_port
 from tests.waiting import eventually
 
 CACHE = "/data/local/tmp/farm"
@@ -26,6 +28,7 @@ SNAPSHOTS = st.builds(
     st.dictionaries(st.sampled_from(["global/low_power", "system/font_scale"]), st.sampled_from(["0", "1"])),
     st.sets(st.sampled_from(["a.b", "c.d"])).map(lambda names: tuple(sorted(names))),
     st.dictionaries(st.sampled_from(["debug.x", "log.tag.y"]), st.sampled_from(["0", "1"])),
+    st.dictionaries(st.sampled_from(["forward tcp:1", "reverse tcp:2"]), st.sampled_from(["tcp:3", "tcp:4"])),
 )
 
 
@@ -57,6 +60,7 @@ def test_undoing_every_change_leaves_nothing_to_undo(before: Snapshot, now: Snap
         dict(before.settings),
         tuple(name for name in now.packages if name not in changes.packages),
         before.properties,
+        before.forwards,
     )
     assert not compare(before, undone, [])
 
@@ -114,8 +118,14 @@ def test_what_is_no_snapshot_is_refused(data: dict[str, object]) -> None:
 
 
 def test_changes_are_told_in_words() -> None:
-    changes = Changes({7: "x"}, ["/f"], {"global/low_power": "0"}, ["a.b"], {"debug.x": ""})
-    assert len(changes.words()) == 5
+    forwards = {"forward tcp:1": None, "forward tcp:2": "tcp:3"}
+    changes = Changes({7: "x"}, ["/f"], {"global/low_power": "0"}, ["a.b"], {"debug.x": ""}, forwards)
+    assert len(changes.words()) == 7
+
+
+def test_a_snapshot_of_before_forwards_were_looked_at_is_still_read() -> None:
+    old = {key: value for key, value in EMPTY.to_json().items() if key != "forwards"}
+    assert Snapshot.from_json(old) == EMPTY
 
 
 # ---- on a device ----
@@ -163,6 +173,38 @@ def test_settings_and_properties_are_put_back(board: Phone) -> None:
     assert device.check_shell(["settings", "get", "system", "screen_off_timeout"]).strip() == "60000"
     assert device.check_shell(["settings", "get", "global", "farm_left_over"]).strip() == "null"
     assert device.check_shell(["getprop", "debug.farm.x"]).strip() == ""
+
+
+def test_an_app_that_a_lease_installed_is_gone_and_those_from_before_stay(board: Phone, tmp_path: Path) -> None:
+    device = board.device()
+    for name in ("org.example.old", "org.example.left"):
+        apk = tmp_path / f"{name}.apk"
+        with zipfile.ZipFile(apk, "w") as archive:
+            archive.writestr("AndroidManifest.xml", f'<manifest package="{name}"/>')
+        device.push(apk, f"/data/local/tmp/{name}.apk")
+    device.check_shell("pm install /data/local/tmp/org.example.old.apk")
+    before = snapshot(device)
+    assert before.packages == ("org.example.old",)
+    device.check_shell("pm install -r /data/local/tmp/org.example.left.apk")
+    report = restore(device, before)
+    assert report.ok, report
+    assert report.restored == ["package org.example.left uninstalled"]
+    assert snapshot(device).packages == ("org.example.old",)
+
+
+def test_forwards_of_a_lease_are_ended_and_those_from_before_lead_where_they_led(board: Phone) -> None:
+    device = board.device()
+    kept, left = free_port(), free_port()
+    device.set_forward(f"forward tcp:{kept}", "tcp:5001")
+    before = snapshot(device)
+    assert before.forwards == {f"forward tcp:{kept}": "tcp:5001"}
+    device.set_forward(f"forward tcp:{kept}", "tcp:5002")
+    device.set_forward(f"forward tcp:{left}", "tcp:5003")
+    report = restore(device, before)
+    assert report.ok, report
+    assert device.forwards() == {f"forward tcp:{kept}": "tcp:5001"}
+    assert len(report.restored) == 2
+    device.set_forward(f"forward tcp:{kept}", None)
 
 
 def test_a_process_that_starts_itself_again_is_said_to_be_left(board: Phone, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,74 @@
-"""`pm`, `am` and `cmd`: thin, as a virtual device runs no apps; what it cannot do it says."""
+"""`pm`, `am` and `cmd`: thin, as a virtual device runs no apps; what it cannot do it says.
+
+`pm install` registers an APK whose manifest is plain text, so that what a lease installs can be seen and taken away.
+"""
 
 from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+from pathlib import Path
 
 from virtual.android.calls import Call, Handler, UsageError
 from virtual.android.settings import settings
 
+FILE = Path("/data/system/packages.json")
+_MANIFEST_MAX = 1 << 20
+_PACKAGE = re.compile(rb"""<manifest\b[^>]*\bpackage=["']([A-Za-z]\w*(?:\.[A-Za-z]\w*)+)["']""")
+
+
+def third_party() -> list[str]:
+    """What was installed since the device was made; survives a reboot."""
+    return list(json.loads(FILE.read_text())) if FILE.is_file() else []
+
+
+def _keep(names: list[str]) -> None:
+    temporary = FILE.with_suffix(".new")
+    temporary.write_text(json.dumps(sorted(set(names))))
+    os.replace(temporary, FILE)
+
+
+def _package_of(apk: Path) -> str | None:
+    """The name in an APK's manifest, when that is plain text; None when it is no such file."""
+    try:
+        with zipfile.ZipFile(apk) as archive, archive.open("AndroidManifest.xml") as manifest:
+            found = _PACKAGE.search(manifest.read(_MANIFEST_MAX))
+    except (OSError, KeyError, zipfile.BadZipFile, NotImplementedError, RuntimeError):
+        return None
+    return None if found is None else found[1].decode()
+
+
+async def _install(call: Call, apk: str) -> int | None:
+    name = _package_of(Path(call.cwd, apk))
+    if name is None:
+        await call.err("Failure [INSTALL_PARSE_FAILED_NOT_APK: no archive with a manifest in plain text]")
+        return 1
+    _keep([*third_party(), name])
+    await call.out("Success\n")
+    return None
+
+
+async def _uninstall(call: Call, name: str) -> int | None:
+    names = third_party()
+    if name not in names:
+        await call.err("Failure [DELETE_FAILED_INTERNAL_ERROR]")
+        return 1
+    _keep([other for other in names if other != name])
+    await call.out("Success\n")
+    return None
+
 
 async def pm(call: Call) -> int | None:
-    """`pm list packages [FILTER]`, `pm path PACKAGE`."""
-    installed = call.android.profile.packages
+    """`pm list packages [-3] [FILTER]`, `pm path PACKAGE`, `pm install APK`, `pm uninstall PACKAGE`."""
     words = [word for word in call.arguments if not word.startswith("-")]
+    added = third_party()
+    installed = added if "-3" in call.arguments else [*call.android.profile.packages, *added]
+    if words[:1] == ["install"] and len(words) == 2:
+        return await _install(call, words[1])
+    if words[:1] == ["uninstall"] and len(words) == 2:
+        return await _uninstall(call, words[1])
     if words[:2] == ["list", "packages"]:
         chosen = [name for name in installed if not words[2:] or words[2] in name]
         await call.out("".join(f"package:{name}\n" for name in chosen))
