@@ -15,6 +15,16 @@ class IncidentGroup:
     first: IncidentRow
     all: tuple[IncidentRow, ...]
 
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """Those to which it happened, each once."""
+        return tuple(dict.fromkeys(row.test_id for row in self.all if row.test_id))
+
+    @property
+    def count(self) -> int:
+        """How often it happened."""
+        return sum(row.count for row in self.all)
+
 
 def groups(rows: Iterable[IncidentRow]) -> list[IncidentGroup]:
     """Same attempt, device, class and words: one group, in the order of its first."""

@@ -35,6 +35,16 @@ class Group:
         for path in self.paths:
             (path / "cgroup.procs").write_text(str(pid))
 
+    def ran_out_of_memory(self) -> bool:
+        """Whether the kernel ended a process here because all of them together had reached the limit of memory."""
+        for file in (path / name for path in self.paths for name in ("memory.events", "memory.oom_control")):
+            with contextlib.suppress(OSError, ValueError):
+                for line in file.read_text().splitlines():
+                    name, _, count = line.partition(" ")
+                    if name == "oom_kill" and int(count) > 0:
+                        return True
+        return False
+
     def remove(self) -> None:
         """Remove the groups once their processes have ended; a moment later than the kill that ended them."""
         deadline = time.monotonic() + 5
@@ -47,8 +57,8 @@ class Group:
         self.paths.clear()
 
 
-def make(name: str, root: Path = _ROOT) -> Group:
-    """A group per controller that this user may use, below the caller's own; never raises."""
+def make(name: str, root: Path = _ROOT, memory: int = MAX_MEMORY) -> Group:
+    """A group per controller that this user may use, below the caller's own; never raises. `memory`: bytes."""
     group = Group()
     for controller, own in _own_groups().items():
         version2 = controller == ""
@@ -59,7 +69,7 @@ def make(name: str, root: Path = _ROOT) -> Group:
             v1, v2, limit = _LIMITS[limited]
             try:
                 path.mkdir(exist_ok=True)
-                (path / (v2 if version2 else v1)).write_text(str(limit))
+                (path / (v2 if version2 else v1)).write_text(str(memory if limited == "memory" else limit))
             except OSError:
                 with contextlib.suppress(OSError):
                     path.rmdir()

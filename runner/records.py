@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import resource
 import time
 from collections.abc import Collection, Generator
 from contextlib import ExitStack
@@ -138,6 +139,8 @@ class Records:
                 self._cause = why_unreachable(self._bench, self._boot_id) or self._cause
             if self._said is None and isinstance(call.excinfo.value, _SPEAKING):
                 self._said = str(call.excinfo.value)
+            if self._said is None and isinstance(call.excinfo.value, MemoryError):
+                self._said = out_of_memory(call.excinfo.value)
             if self._cause is Outcome.DEVICE_LOST:
                 self._bench.reporter.lost(self._bench.serial, str(call.excinfo.value))
                 if self._session is not None:
@@ -198,6 +201,15 @@ def cause_of(error: BaseException | None) -> Outcome | None:
             return None
         error = error.__cause__
     return None
+
+
+def out_of_memory(error: MemoryError) -> str:
+    """The error's words, and the limit that it ran into where this process has one."""
+    said = f"MemoryError: {error}".removesuffix(": ")
+    limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    if limit == resource.RLIM_INFINITY:
+        return said
+    return f"{said} (a process of a suite may have {limit >> 30} GB: the sandbox's limit)"
 
 
 def boot_id(bench: Bench) -> str | None:

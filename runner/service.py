@@ -16,7 +16,6 @@ import stat
 import struct
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,11 @@ from typing import Any
 from farm.domain.journal import MAX_LINE, Kind
 from runner.gate import Gate, Refused
 from runner.journal import FileJournal
+from runner.refusals import Refusals
 from runner.turns import Need, NoTurn, Turn, Turns
 
 MAX_CONNECTIONS = 32
 MAX_ARTIFACT_BYTES = 512 << 20
-#: Refusals of one class that are written in full; later ones are counted.
-SPOKEN_REFUSALS = 20
 
 
 class Service:
@@ -61,7 +59,7 @@ class Service:
         self._stopping = threading.Event()
         self._listener: socket.socket | None = None
         self._connections: set[socket.socket] = set()
-        self._refusals: Counter[str] = Counter()
+        self._refusals = Refusals()
         self._waiting_since: dict[int, float] = {}
         self.last_sign = time.monotonic()
         self.waited_s = 0.0  # time spent in the queue for turns
@@ -90,10 +88,8 @@ class Service:
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
         with self._lock:
-            for klass, count in self._refusals.items():
-                if count > SPOKEN_REFUSALS:
-                    text = f"{klass}: {count - SPOKEN_REFUSALS} more like these"
-                    self._journal.record(Kind.NOTE, level="warning", text=text)
+            for (klass, summary, test), count in self._refusals.rest():
+                self._write_incident(klass, summary, test, count=count)
 
     def starting(self, limit_s: float, given_up: Callable[[], bool]) -> None:
         """Share the machine until the first test starts: starting pytest must not disturb who measures meanwhile.
@@ -125,21 +121,24 @@ class Service:
     def incident(self, klass: str, summary: str, evidence: str = "", device: str | None = None) -> None:
         """Write an incident of the farm's own, bounded in number."""
         with self._lock:
-            self._refusals[klass] += 1
-            if self._refusals[klass] > SPOKEN_REFUSALS:
-                return
             test = self.running_test()
-            fields: dict[str, Any] = {"test": test} if test else {}
-            fields.update(device=device or self._gate.first_device, summary=summary[:2000], evidence=evidence[:8000])
-            self._journal.record(Kind.INCIDENT, **{"class": klass}, **fields)
+            if self._refusals.is_new(klass, summary[:2000], test):
+                self._write_incident(klass, summary[:2000], test, device, evidence=evidence[:8000])
+
+    def _write_incident(
+        self, klass: str, summary: str, test: str | None, device: str | None = None, **more: Any
+    ) -> None:
+        fields: dict[str, Any] = {"class": klass, **({"test": test} if test else {})}
+        fields.update(device=device or self._gate.first_device, summary=summary, **more)
+        self._journal.record(Kind.INCIDENT, **fields)
 
     def end_running(self, cause: str | None, message: str, detail: str) -> list[str]:
-        """Write the end of whatever test still runs, as an error; returns their ids."""
+        """Write the end of whatever test still runs, as a failure: the suite did not bring it to one; their ids."""
         with self._lock:
             ended = []
             for test, device in list(self._gate.running):
                 began = self.test_began.get((test, device), time.monotonic())
-                fields = {"test": test, "outcome": "error", "duration_s": time.monotonic() - began, "message": message}
+                fields = {"test": test, "outcome": "failed", "duration_s": time.monotonic() - began, "message": message}
                 extra = {
                     "detail": detail,
                     **({"cause": cause} if cause else {}),

@@ -18,6 +18,7 @@ from runner.engines.process import stacks_of
 from runner.output import OutputLog
 from runner.service import Service
 from runner.spec import AttemptSpec
+from runner.verdict import death
 from runner.watch import Signs, Stop, Watch
 
 TICK_S = 0.1
@@ -26,6 +27,12 @@ LOST_GRACE_S = 10.0
 MAX_WORK_BYTES = 2 << 30
 MAX_WORK_FILES = 50_000
 _SLOW_LOOK_S = 2.0
+#: How a sandbox ends whose pytest was killed: bubblewrap's own word for it, or its own death.
+KILLED = (128 + signal.SIGKILL, -signal.SIGKILL)
+OUT_OF_MEMORY = (
+    f"the suite used more than {cgroup.MAX_MEMORY >> 30} GB of memory, the sandbox's limit for all its processes "
+    "together, and the kernel ended it"
+)
 
 
 class Inside:
@@ -51,6 +58,7 @@ class Inside:
         started = sandbox.start(self._where, command)
         log = OutputLog(started.stdout, self._folder / "runner.log")
         stop: Stop | None = None
+        starved = False
         try:
             group.add(started.process.pid)
             group.add(started.child)
@@ -65,13 +73,24 @@ class Inside:
         finally:
             kill(started)
             log.finish()
+            starved = group.ran_out_of_memory()
             group.remove()
         exit_code = started.process.returncode
         if stop is None and self._service.suite_pid is None:
             stop = Stop(Outcome.INFRA_ERROR, f"the tests did not start in the sandbox: {log.tail(1000).strip()}")
         elif stop is None and not self._service.lost:
-            self._service.end_running(None, "the test process ended in the middle of this test", log.tail())
+            stop = self._ended_by_itself(exit_code, starved, log)
         return exit_code, stop, dict(self._service.lost)
+
+    def _ended_by_itself(self, exit_code: int, starved: bool, log: OutputLog) -> Stop | None:
+        """Whatever test was running did not come to its end: why. Only the kernel's hand on its memory is a stop."""
+        if starved and exit_code in KILLED:
+            stop = Stop(Outcome.FAILED, OUT_OF_MEMORY)
+            self._service.end_running(stop.outcome.value, stop.reason, log.tail())
+            self._service.incident("suite-killed", stop.reason, log.tail())
+            return stop
+        self._service.end_running(None, f"{death(exit_code)} in the middle of this test", log.tail())
+        return None
 
     def _look(self, started: sandbox.Started, log: OutputLog) -> Stop | None:
         now = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ def _by_tests(
     collected = {str(test) for r in kept if r.kind == Kind.COLLECTED for test in r.fields["tests"]}
     missing = sorted(collected - final.keys() - finished)
     if exit_code not in (0, 1, 5):
-        words = _PYTEST_WORDS.get(exit_code, _death(exit_code))
+        words = _PYTEST_WORDS.get(exit_code) or death(exit_code)
         return Verdict(Outcome.FAILED, f"{words} (exit code {exit_code}): see the runner's log", counts)
     if missing:
         return Verdict(Outcome.FAILED, f"{missing[0]} and {len(missing) - 1} more were not run", counts)
@@ -104,6 +105,12 @@ def _by_tests(
     return Verdict(Outcome.PASSED, f"{len(final)} tests", counts)
 
 
-def _death(exit_code: int) -> str:
+def death(exit_code: int) -> str:
+    """How a pytest ended that did not come to its end, in words; bubblewrap tells a signal as 128 more."""
     number = -exit_code if exit_code < 0 else exit_code - 128
-    return f"the test process died by signal {number}" if 0 < number < 65 else "the test process ended early"
+    if not 0 < number < 65:
+        return f"the test process ended with code {exit_code}"
+    try:
+        return f"the test process died by {signal.Signals(number).name}"
+    except ValueError:  # a real-time signal has no name
+        return f"the test process died by signal {number}"

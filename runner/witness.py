@@ -113,7 +113,6 @@ class Witness:
     def __init__(self, fd: int, view: View, on_refused: Callable[[str, str], None]) -> None:
         self._fd, self._view, self._on_refused = fd, view, on_refused
         self._calls = TABLES[platform.machine()][2]
-        self._said: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="witness", daemon=True)
 
     def start(self) -> None:
@@ -157,9 +156,7 @@ class Witness:
             why = judge_path(self._view, call.name, path, call.writes or bool(flags & _WRITE_FLAGS)) if path else None
         else:
             return
-        if why is not None and why not in self._said:
-            if len(self._said) < 1000:
-                self._said.add(why)
+        if why is not None:
             self._on_refused(why, f"{_name(pid)}: {call.name}")
 
 

@@ -27,8 +27,6 @@ log = logging.getLogger(__name__)
 
 #: Connections at one time; adb and adbutils need one per running command.
 MAX_CONNECTIONS = 128
-#: Refusals that are reported; a suite that tries for ever must not fill the journal.
-MAX_REPORTS = 100
 #: How long a client may take over its request.
 _REQUEST_S = 60.0
 _CHUNK = 256 << 10
@@ -50,7 +48,8 @@ class LensServer:
     """Serves the adb host protocol on the unix socket `unix_path`, for the devices in `allowed` alone.
 
     `allowed`: address at the real server (`upstream`) → the device's own serial number (ro.serialno), the name that is
-    shown; both work as `-s NAME`. `on_refused` is called from the connections' threads, for what a suite may not do.
+    shown; both work as `-s NAME`. `on_refused` is called from the connections' threads, for what a suite may not do, as
+    often as it tries: who writes that down bounds it.
     """
 
     def __init__(
@@ -67,7 +66,6 @@ class LensServer:
         self._on_refused = on_refused or (lambda refusal: None)
         self._listener: socket.socket | None = None
         self._open: set[socket.socket] = set()
-        self._reports = 0
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._stopping = threading.Event()
@@ -159,12 +157,9 @@ class LensServer:
             self._bind(client, verdict)
 
     def _refuse(self, client: socket.socket, request: str, refused: Refused) -> None:
-        with self._lock:
-            self._reports += refused.report is not None
-            report = refused.report if self._reports <= MAX_REPORTS else None
-        if report is not None:
+        if refused.report is not None:
             try:
-                self._on_refused(Refusal(request[:200], report))
+                self._on_refused(Refusal(request[:200], refused.report))
             except Exception:
                 log.exception("the lens could not report a refusal")
         client.sendall(_fail(refused.answer))

@@ -18,7 +18,7 @@ not know and keep records of kinds that they do not know.
 | measurement | test, device, name, unit, better, values, marks, labels                                             |
 | series      | test?, device, name, unit, t [s, mono], values                                                      |
 | stage       | test?, device, name, began (mono), dur_s, counters {}                                               |
-| incident    | test?, device, class, summary, evidence (bounded text), artifact?                                   |
+| incident    | test?, device, class, summary, evidence? (bounded text), artifact?, count? (so many more of these)    |
 | artifact    | test?, device?, name, path (below the attempt's folder), bytes, sha256, media_type                  |
 | fingerprint | device, facts {}, partial? (true: what one test found; the whole follows before the end)             |
 | note        | level (info, warning), text                                                                         |

@@ -218,6 +218,7 @@ def _incident_row(scene: _Scene, record: Record, klass: str, summary: str, evide
             summary=clip(summary, _TEXT),
             evidence=evidence,
             artifact=str(fields["artifact"])[:300] if fields.get("artifact") else None,
+            count=_count(fields.get("count")),
         )
     )
     scene.changed("incident")
@@ -297,6 +298,11 @@ def _scrub(value: Any, depth: int = 0) -> Any:
     if isinstance(value, dict):
         return {_scrub(k): _scrub(v, depth + 1) for k, v in value.items()} if depth < 50 else {}
     return value
+
+
+def _count(value: Any) -> int:
+    """How many one record stands for; 1 for what is no such number."""
+    return min(max(value, 1), 2**31 - 1) if isinstance(value, int) else 1
 
 
 def _line(value: Any, limit: int) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +14,10 @@ import pytest
 from farm.domain.journal import Record
 from farm.domain.outcomes import Outcome
 from runner import cgroup, sandbox, seccomp
+from runner.refusals import SPOKEN, Refusals
 from runner.spec import Limits, SpecError, parse
-from runner.verdict import conclude, finished_tests
+from runner.supervise import KILLED
+from runner.verdict import conclude, death, finished_tests
 from runner.watch import Signs, Stop, Watch
 from runner.witness import View, judge_address, judge_path
 
@@ -265,3 +269,58 @@ def test_a_group_bounds_what_it_can_and_sweeps_what_killed_supervisors_left(
         "farm-attempt-3-1",
     ]
     assert (tmp_path / "pids" / "farm-attempt-3-1" / "pids.max").read_text() == str(cgroup.MAX_TASKS)
+
+
+def test_a_group_knows_that_the_kernel_ended_a_process_for_its_memory() -> None:
+    group = cgroup.make(f"farm-attempt-0-{os.getpid()}", memory=64 << 20)
+    if "memory" not in group.bounds:
+        group.remove()
+        pytest.skip("no control group for memory can be made here")
+    try:
+        assert not group.ran_out_of_memory()
+        code = "import sys; sys.stdin.readline(); x = b'x' * (400 << 20)"
+        greedy = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+        group.add(greedy.pid)
+        greedy.communicate(b"go\n", timeout=60)
+        assert greedy.returncode in KILLED
+        assert group.ran_out_of_memory()
+    finally:
+        group.remove()
+
+
+@pytest.mark.parametrize(
+    ("file", "text"), [("memory.events", "oom 3\noom_kill 1\n"), ("memory.oom_control", "oom_kill 2")]
+)
+def test_both_versions_of_control_groups_tell_a_kill_for_memory(tmp_path: Path, file: str, text: str) -> None:
+    (tmp_path / file).write_text(text)
+    assert cgroup.Group([tmp_path]).ran_out_of_memory()
+    (tmp_path / file).write_text("oom_kill 0\nnonsense\noom_kill x\n")
+    assert not cgroup.Group([tmp_path]).ran_out_of_memory()
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(139, "by SIGSEGV"), (-9, "by SIGKILL"), (160, "by signal 32"), (7, "with code 7"), (255, "with code 255")],
+)
+def test_how_a_test_process_ended_is_told_in_words(code: int, words: str) -> None:
+    assert death(code).endswith(words)
+
+
+# ---- refusals ----
+
+
+def test_a_refusal_is_written_in_full_once_per_test_and_every_other_one_is_counted() -> None:
+    refusals = Refusals()
+    assert refusals.is_new("sandbox-refused", "open /x", "t1")
+    assert not refusals.is_new("sandbox-refused", "open /x", "t1")
+    assert refusals.is_new("sandbox-refused", "open /x", "t2"), "another test's is not lost in the first one's"
+    assert not refusals.is_new("sandbox-refused", "open /x", "t1")
+    assert list(refusals.rest()) == [(("sandbox-refused", "open /x", "t1"), 2)]
+
+
+def test_of_refusals_that_never_end_few_are_written_and_all_are_counted() -> None:
+    refusals = Refusals()
+    written = sum(refusals.is_new("lens-refused", f"host:{n}", "t") for n in range(1000))
+    assert written == SPOKEN
+    assert written + sum(count for _, count in refusals.rest()) == 1000
+    assert refusals.is_new("sandbox-refused", "open /x", "t"), "one class does not drown another"

@@ -191,7 +191,17 @@ def test_a_test_process_that_dies_takes_only_its_attempt_along(
     attempt = attempts.make(phone, write_pack(tmp_path / "pack", {"s/test_dies.py": text}), "s")
     end = attempt.run()
     assert end.fields["outcome"] == "failed"
-    assert attempt.outcomes() == {"test_fine": "passed", "test_dies": "error"}
+    assert attempt.outcomes() == {"test_fine": "passed", "test_dies": "failed"}
+    assert "died by SIGSEGV in the middle of this test" in attempt.records("test_end")[-1].fields["message"]
+
+
+def test_a_test_that_is_refused_memory_is_told_whose_limit_that_was(
+    attempts: Attempts, phone: fleet.Running, tmp_path: Path
+) -> None:
+    text = "def test_greedy(): bytearray(8 << 30)\n"
+    attempt = attempts.make(phone, write_pack(tmp_path / "pack", {"s/test_greedy.py": text}), "s")
+    assert attempt.run().fields["outcome"] == "failed"
+    assert "4 GB: the sandbox's limit" in attempt.records("test_end")[-1].fields["message"]
 
 
 def test_the_sandbox_is_required(

@@ -56,6 +56,14 @@ def ship(db: Database, *records: Record, late: bool = False) -> int:
         return results.apply(session, session.get_one(tables.Attempt, 1), records, NOW, late=late)
 
 
+def test_an_incident_stands_for_as_many_as_its_record_says(db: Database, attempt: int) -> None:
+    said = {"class": "sandbox-refused", "summary": "open /x: outside of this attempt", "evidence": ""}
+    counts = (None, 41, "nonsense", -3, True)
+    ship(db, *(record(n, Kind.INCIDENT, **said, count=count) for n, count in enumerate(counts)))
+    with db.read() as session:
+        assert list(session.scalars(select(tables.Incident.count).order_by(tables.Incident.seq))) == [1, 41, 1, 1, 1]
+
+
 JOURNAL = (
     record(0, Kind.START, attempt=1, token=1),
     record(1, Kind.COLLECTED, tests=["a.py::x", "a.py::y"]),

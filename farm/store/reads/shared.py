@@ -66,6 +66,7 @@ class IncidentRow:
     summary: str
     evidence: str | None
     artifact: str | None
+    count: int = 1  # so many alike, which this one stands for
 
 
 def kind_of(labels: Mapping[str, Any], has_battery: bool | None) -> str:
@@ -113,6 +114,7 @@ def incident_rows(rows: Iterable[tables.Incident], devices: Mapping[int, DeviceR
             row.summary,
             row.evidence,
             row.artifact,
+            row.count,
         )
         for row in rows
     )

@@ -20,7 +20,8 @@ class Host(Base):
     drained: Mapped[bool] = mapped_column(default=False)
     info: Mapped[dict[str, Any]] = mapped_column(default=dict)
     incarnation: Mapped[str | None] = mapped_column(String(64))  # the agent process that speaks for it now
-    lost_at: Mapped[datetime | None]  # declared lost by the scheduler; None: heard of
+    lost_at: Mapped[datetime | None]  # nobody hears it since; None: heard of
+    channel_hash: Mapped[str | None] = mapped_column(String(64))  # of the secret that its agent shows on its channel
 
 
 class Device(Base):

@@ -104,4 +104,5 @@ class Incident(Base):
     summary: Mapped[str] = mapped_column(Text)
     evidence: Mapped[str | None] = mapped_column(Text)
     artifact: Mapped[str | None] = mapped_column(String(300))
+    count: Mapped[int] = mapped_column(default=1, server_default="1")  # so many alike, which this row stands for
     __table_args__ = (UniqueConstraint("attempt_id", "seq"),)

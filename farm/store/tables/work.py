@@ -33,6 +33,7 @@ class Run(Base):
     cancel_at: Mapped[datetime | None]
     cancel_by: Mapped[str | None] = mapped_column(String(100))
     idempotency_key: Mapped[str | None] = mapped_column(String(100))  # the same key again is the same run
+    token_id: Mapped[int | None]  # what it was submitted with: its quota counts
     gave_up: Mapped[str | None] = mapped_column(Text)  # why it stopped trying
     __table_args__ = (UniqueConstraint("team", "idempotency_key", name="uq_runs_team_idempotency_key"),)
 
