@@ -1,40 +1,45 @@
 """The planner's loop: what waits, on which device it may start, and why the rest waits on.
 
-`farm.domain.scheduling.plan` decides; this module reads what it needs, carries its decisions out, and writes down every
-reason. A grant is one transaction: lease, attempt and the workflow's place in its host's queue, or nothing at all.
+`farm.domain.scheduling` decides, over an index that is kept in step with what changes (farm.work.mirror) and built
+anew from time to time. This module carries the decisions out and writes down what people look at: the reasons of those
+who come next, and when a job that came is expected to start. A grant is one transaction: lease, attempt and the
+workflow's place in its host's queue, or nothing at all.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import select
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from farm.domain import scheduling
 from farm.domain.devices import is_silent
-from farm.domain.jobs import job_outcome, limits_of, settle_of
-from farm.domain.leases import HARD_END, HEARTBEAT, LeaseVerdict
-from farm.domain.outcomes import Outcome, Phase, State
-from farm.domain.selectors import parse
-from farm.store import devices, leases, reservations, runs, tables
+from farm.domain.leases import HEARTBEAT, LeaseVerdict
+from farm.domain.outcomes import State
+from farm.domain.scheduling import ahead, why
+from farm.store import leases, reservations, tables
 from farm.store.bus import Change, touch
 from farm.store.db import Database
-from farm.store.locks import hold_job
-from farm.work.admission import selector_of
+from farm.work.mirror import Heard, Mirror
 from farm.work.settings import WorkSettings
+from farm.work.starting import Enqueue, give_up, start_attempt
 from farm.work.verdict import close_if_host_is_lost
+
+__all__ = ["Enqueue", "Planner"]
 
 log = logging.getLogger(__name__)
 
-#: Puts an attempt's workflow into its host's queue, inside the session's own transaction.
-Enqueue = Callable[[Session, tables.Attempt], None]
-#: Changes that can make a waiting job startable, or a reason stale.
-_TOPICS = frozenset({"run", "job", "device", "attempt", "reservation"})
+#: The reasons of so many who come next are written down; the others' are told when asked for (`farm why`).
+REASONS = 200
+#: Everything is read anew so often, seconds: what was missed is found then.
+REBUILD_S = 60.0
+#: Starts are foretold at most so often, seconds, and so many steps ahead.
+FORETELL_S = 3.0
+FORETOLD_STEPS = 2000
 
 
 class Planner:
@@ -44,54 +49,74 @@ class Planner:
         self._db, self._settings, self._enqueue = db, settings, enqueue
         self._wake = threading.Event()
         self._stopping = threading.Event()
+        self._lock = threading.Lock()  # over _heard
+        self._heard = Heard()
         self._thread: threading.Thread | None = None
         self._since = db.now()
+        self._mirror = Mirror(self._since)
+        self._told: dict[scheduling.Key, str] = {}  # reasons as last written
         self._silent: dict[str, bool] = {}  # by host, as last announced
+        self._built_at = self._foretold_at = datetime.min.replace(tzinfo=self._since.tzinfo)
 
     def start(self) -> None:
         self._since = self._db.now()
         self._silent.clear()  # whoever looked before does not know how the hosts are now
+        self._doubt()
         self._stopping.clear()
-        self._db.bus.listen(self._heard)
+        self._db.bus.listen(self._hear)
         self._thread = threading.Thread(target=self._loop, name="planner", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        self._db.bus.unlisten(self._heard)
+        self._db.bus.unlisten(self._hear)
         self._stopping.set()
         self._wake.set()
         if self._thread is not None:
             self._thread.join(30)
 
-    def _heard(self, changes: Sequence[Change]) -> None:
-        if any(c.topic in _TOPICS for c in changes):
+    def _hear(self, changes: Sequence[Change]) -> None:
+        with self._lock:
+            concerned = self._heard.take(changes)
+        if concerned:
             self._wake.set()
+
+    def _doubt(self) -> None:
+        with self._lock:
+            self._heard.everything = True
 
     def _loop(self) -> None:
         while not self._stopping.is_set():
-            self._wake.wait(self._settings.planner_tick_s)
-            self._wake.clear()
-            if self._stopping.is_set():
-                return
             try:
-                self.once()
+                self._pass()
             except Exception:  # the next pass begins from what the database says then
                 log.exception("a planning pass failed; trying again at the next change")
+                self._doubt()
                 self._stopping.wait(0.5)
+            self._wake.wait(self._settings.planner_tick_s)
+            self._wake.clear()
 
-    def once(self) -> scheduling.Plan:
-        """One pass: expire leases, plan, grant, and write down why the rest waits."""
+    def once(self) -> scheduling.Decisions:
+        """One pass from what the database says, whatever was known before."""
+        self._doubt()
+        return self._pass()
+
+    def _pass(self) -> scheduling.Decisions:
+        """Expire leases, take in what changed, decide, carry it out, write down why the rest waits."""
         self._watch_hosts()
         self._expire()
+        with self._lock:
+            heard, self._heard = self._heard, Heard()
         with self._db.read() as session:
             now = self._db.now(session)
-            waiting, broken = _waiting(session)
-            fleet = devices.facts(session) if waiting or broken else []
-        made = scheduling.plan(now, fleet, waiting, give_up_after=timedelta(seconds=self._settings.give_up_s))
+            heard.everything |= now - self._built_at >= timedelta(seconds=REBUILD_S)
+            self._mirror.catch_up(session, now, heard)
+            if heard.everything:
+                self._built_at = now
+        made = scheduling.decide(self._mirror.index, timedelta(seconds=self._settings.give_up_s))
         for grant in made.grants:
             self._grant(grant)
-        if made.waits or made.give_ups or broken:
-            self._write_down(made, broken)
+        self._write_down(made)
+        self._foretell(now)
         return made
 
     def _watch_hosts(self) -> None:
@@ -126,107 +151,71 @@ class Planner:
     def _grant(self, grant: scheduling.Grant) -> None:
         try:
             with self._db.session() as session:
-                job = hold_job(session, grant.job_id)
+                now = self._db.now(session)
+                if grant.kind == "reservation":
+                    reservations.begin(session, grant.id, grant.device_id, now)
+                    return
+                job = session.get_one(tables.Job, grant.id)
                 if job.state != State.QUEUED.value:
-                    return  # cancelled since it was read, or another planner was faster
-                start_attempt(session, job, grant.device_id, self._db.now(session), self._settings, self._enqueue)
+                    return  # cancelled since it was read
+                job.estimate_s = grant.estimate_s
+                start_attempt(session, job, grant.device_id, now, self._settings, self._enqueue)
         except leases.AlreadyHeld as error:
-            log.info("job %d: %s; it waits on", grant.job_id, error)
+            log.info("%s %d: %s; it waits on", grant.kind, grant.id, error)
+            self._doubt()
+            self._wake.set()
+        except Exception:
+            self._doubt()  # the index takes it for started
+            raise
 
-    def _write_down(self, made: scheduling.Plan, broken: Sequence[_Broken]) -> None:
+    def _write_down(self, made: scheduling.Decisions) -> None:
+        """The reasons that changed, of those who come next, and the ends of those who are given up."""
+        told = {job.key: words for job, words in why.reasons(self._mirror.index, REASONS)}
+        told |= {("job", entry.job_id): entry.reason for entry in self._mirror.broken.values()}
+        fresh = [
+            (key, words) for key, words in told.items() if self._told.get(key) != words or key in self._mirror.arrived
+        ]
+        self._told = told
+        if not fresh and not made.give_ups:
+            return
         with self._db.session() as session:
             now = self._db.now(session)
-            for job_id, reason in [(w.job_id, w.reason) for w in made.waits] + [(b.job_id, b.reason) for b in broken]:
-                job = session.get_one(tables.Job, job_id)
-                if job.state == State.QUEUED.value and job.wait_reason != reason:
-                    job.wait_reason = reason
-                    touch(session, "job", job.id, at=now, run_id=job.run_id)
+            for (kind, ident), words in fresh:
+                _note_reason(session, kind, ident, words, now)
             for over in made.give_ups:
-                job = session.get_one(tables.Job, over.job_id)
+                job = session.get_one(tables.Job, over.id)
                 if job.state == State.QUEUED.value:
-                    _give_up(session, job, over.reason, now)
+                    give_up(session, job, over.reason, now)
+
+    def _foretell(self, now: datetime) -> None:
+        """When those who came lately are expected to start; the first figure is kept, to judge estimates by."""
+        if not self._mirror.arrived or now - self._foretold_at < timedelta(seconds=FORETELL_S):
+            return
+        self._foretold_at = now
+        wanted = {key for key in self._mirror.arrived if key[0] == "job" and key in self._mirror.index.jobs}
+        self._mirror.arrived.clear()
+        found = ahead.estimated_starts(self._mirror.index, wanted, steps=FORETOLD_STEPS) if wanted else {}
+        if not found:
+            return
+        job = tables.Job
+        with self._db.session() as session:
+            for (_, ident), start in found.items():
+                session.execute(
+                    update(job)
+                    .where(job.id == ident, job.state == State.QUEUED.value)
+                    .values(
+                        estimated_start_at=start,
+                        first_estimated_start_at=func.coalesce(job.first_estimated_start_at, start),
+                        estimate_s=self._mirror.index.jobs["job", ident].estimate_s,
+                    )
+                )
 
 
-@dataclass(frozen=True, slots=True)
-class _Broken:
-    """A job that cannot be planned: it is shown, and does not stop the others."""
-
-    job_id: int
-    reason: str
-
-
-def _waiting(session: Session) -> tuple[list[scheduling.WaitingJob], list[_Broken]]:
-    rows = runs.waiting_jobs(session)
-    last = runs.last_attempts(session, [job.id for job, _ in rows])
-    waiting: list[scheduling.WaitingJob] = []
-    broken: list[_Broken] = []
-    for job, run in rows:
-        try:
-            waiting.append(_waiting_job(session, job, run, last.get(job.id)))
-        except Exception as error:
-            broken.append(_Broken(job.id, f"cannot be planned: {error}"))
-    return waiting, broken
-
-
-def _waiting_job(
-    session: Session, job: tables.Job, run: tables.Run, last: tables.Attempt | None
-) -> scheduling.WaitingJob:
-    bundle = session.get_one(tables.Bundle, run.bundle_hash)
-    pack = session.get_one(tables.SuitePack, run.pack_hash)
-    needs = dict.fromkeys(pack.manifest["suites"][s].get("needs") or "" for s in job.suites)
-    wants = [parse(job.selector), *(parse(n) for n in needs if n), selector_of("abi", list(bundle.manifest["files"]))]
-    return scheduling.WaitingJob(
-        id=job.id,
-        klass=job.klass,
-        queued_at=job.queued_at,
-        wants=tuple(wants),
-        pinned=job.device_id,
-        avoid=frozenset(job.avoid),
-        not_before=job.not_before,
-        bundle=run.bundle_hash,
-        lost_at=last.ended_at if last is not None else None,
-    )
-
-
-def start_attempt(
-    session: Session, job: tables.Job, device_id: int, now: datetime, settings: WorkSettings, enqueue: Enqueue
-) -> tables.Attempt:
-    """Lease, attempt and queue entry, all in the session's transaction. Raises AlreadyHeld: roll it back."""
-    run = session.get_one(tables.Run, job.run_id)
-    pack = session.get_one(tables.SuitePack, run.pack_hash).manifest
-    last = runs.last_attempts(session, [job.id]).get(job.id)
-    limits = limits_of(pack, job.suites, settings.suite_limit_s, settings.silence_limit_s)
-    settle_s = settle_of(pack, job.suites).get("timeout_s", settings.settle_limit_s)
-    hard_end = now + min(HARD_END, timedelta(seconds=limits["attempt_s"] + settle_s + 1800))
-    attempt = tables.Attempt(
-        job_id=job.id,
-        number=1 if last is None else last.number + 1,
-        device_id=device_id,
-        host=session.get_one(tables.Device, device_id).host,
-        token=0,
-        phase=Phase.PLANNED.value,
-        created_at=now,
-        workflow_id=f"job-{job.id}-attempt-{1 if last is None else last.number + 1}",
-        waiting_for="its host to take it up",
-    )
-    session.add(attempt)
-    session.flush()
-    holder = f"attempt:{attempt.id}"
-    who = {"team": run.team, "user": run.created_by}
-    attempt.token = leases.grant(session, device_id, holder, attempt.id, now, hard_end, **who).token
-    job.state, job.wait_reason = State.RUNNING.value, None
-    enqueue(session, attempt)
-    touch(session, "job", job.id, at=now, run_id=run.id, device_id=device_id)
-    touch(session, "attempt", attempt.id, at=now, run_id=run.id, device_id=device_id)
-    session.flush()
-    runs.settle_run(session, run.id, now)
-    return attempt
-
-
-def _give_up(session: Session, job: tables.Job, reason: str, now: datetime) -> None:
-    ends = runs.attempt_ends(session, job.id)
-    outcome = job_outcome(ends) if ends else Outcome.DEVICE_LOST
-    left = len(runs.known_tests(session, job.id) - {t.test for e in ends for t in e.tests if t.finished()})
-    tries = "1 try" if len(ends) == 1 else f"{len(ends)} tries"
-    tail = f"; {left} test{'s were' if left != 1 else ' was'} not finished" if left else ""
-    runs.end_job(session, job, outcome, f"{reason} after {tries}{tail}", now)
+def _note_reason(session: Session, kind: str, ident: int, words: str, now: datetime) -> None:
+    if kind == "reservation":
+        reservations.note_reason(session, ident, words, now)
+        return
+    job = session.get_one(tables.Job, ident)
+    if job.state == State.QUEUED.value and job.wait_reason != words:
+        job.wait_reason = words
+        touch(session, "job", job.id, at=now, run_id=job.run_id)

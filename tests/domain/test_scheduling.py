@@ -1,200 +1,215 @@
-"""plan(): order-independent, never two leases, nothing starves, and every wait has a reason."""
+"""plan(): class, share and age; scarce devices; affinity; quotas; holds; and nothing starves."""
 
 from __future__ import annotations
 
 import random
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farm.domain.devices import Connection, DeviceFacts, Health, Readiness, availability
+from farm.domain.devices import Availability
 from farm.domain.jobs import HANDICAP_S
-from farm.domain.scheduling import Plan, WaitingJob, plan
-from farm.domain.selectors import parse
+from farm.domain.scheduling import (
+    Arrived,
+    DeviceSeen,
+    PlannedDevice,
+    Shares,
+    TimePassed,
+    WaitingJob,
+    apply,
+    build,
+    decide,
+    plan,
+)
+from farm.domain.scheduling.order import PATIENCE_S
+from tests.domain.scheduling_cases import NOW, device, fleets, granted, job, queues, shares
 
-NOW = datetime(2030, 1, 1, tzinfo=UTC)
-
-
-def device(
-    id: int,
-    soc: str = "A",
-    *,
-    holder: str | None = None,
-    health: Health = Health.GOOD,
-    connection: Connection = Connection.ONLINE,
-    heat: float | None = None,
-    bundle: str | None = None,
-    battery: int | None = None,
-) -> DeviceFacts:
-    return DeviceFacts(
-        id, f"s{id}", f"d{id}", "local", False, True, None, None, None, {"soc": soc}, connection, NOW, health,
-        readiness=Readiness(temperature_c=heat, battery_pct=battery, has_battery=battery is not None),
-        lease_holder=holder, last_bundle=bundle,
-    )  # fmt: skip
-
-
-def job(id: int, wants: str = "*", *, klass: str = "manual", age_s: float = 0, **more: object) -> WaitingJob:
-    return WaitingJob(id, klass, NOW - timedelta(seconds=age_s), (parse(wants),), **more)  # type: ignore[arg-type]
-
-
-def granted(found: Plan) -> dict[int, int]:
-    return {g.job_id: g.device_id for g in found.grants}
+HOUR = 3600.0
 
 
 def test_the_oldest_job_of_a_class_comes_first() -> None:
-    assert granted(plan(NOW, [device(1)], [job(1, age_s=10), job(2, age_s=20)])) == {2: 1}
+    assert granted(plan(NOW, [device(1)], [job(1, age_s=10), job(2, age_s=20)])[1]) == {2: 1}
 
 
-def test_a_debug_job_overtakes_a_nightly_one_but_not_for_ever() -> None:
-    fresh = job(1, klass="debug")
-    assert granted(plan(NOW, [device(1)], [job(2, klass="nightly", age_s=3600), fresh])) == {1: 1}
-    assert granted(plan(NOW, [device(1)], [job(2, klass="nightly", age_s=7201), fresh])) == {2: 1}
+def test_a_class_goes_before_the_next_one_until_that_has_waited_long_enough() -> None:
+    ranking = ["debug", "pr", "manual", "nightly"]
+    for first, second in pairwise(ranking):
+        patience = HANDICAP_S[second] - HANDICAP_S[first]
+        young, old = job(2, klass=second, age_s=patience - 1), job(2, klass=second, age_s=patience + 1)
+        assert granted(plan(NOW, [device(1)], [young, job(1, klass=first)])[1]) == {1: 1}
+        assert granted(plan(NOW, [device(1)], [old, job(1, klass=first)])[1]) == {2: 1}
 
 
 def test_a_device_wanted_by_few_goes_to_those_few() -> None:
-    found = plan(NOW, [device(1, "rare"), device(2, "A")], [job(1, "*", age_s=50), job(2, "soc=rare")])
+    found = plan(NOW, [device(1, "rare"), device(2, "A")], [job(1, "*", age_s=50), job(2, "soc=rare")])[1]
     assert granted(found) == {1: 2, 2: 1}
 
 
-def test_among_equals_the_bundle_already_there_then_the_coolest() -> None:
-    devices = [device(1, heat=40), device(2, heat=30), device(3, heat=45, bundle="b")]
-    assert granted(plan(NOW, devices, [job(1, bundle="b")])) == {1: 3}
-    assert granted(plan(NOW, devices, [job(1, bundle="x")])) == {1: 2}
+def test_a_scarce_device_that_becomes_free_goes_to_who_can_use_no_other() -> None:
+    devices = [device(1, "rare"), *(device(n, holder="attempt:1") for n in range(2, 9))]
+    assert granted(plan(NOW, devices, [job(1, "*", age_s=600), job(2, "soc=rare")])[1]) == {2: 1}
+    assert granted(plan(NOW, devices, [job(1, "*", age_s=2 * HOUR), job(2, "soc=rare")])[1]) == {1: 1}  # not for ever
+
+
+def test_without_other_wishes_the_type_that_there_is_most_of_is_taken_first() -> None:
+    devices = [device(1, type="rare"), device(2, type="common"), device(3, type="common")]
+    assert granted(plan(NOW, devices, [job(1)])[1]) == {1: 2}
+
+
+def test_among_equals_the_bundle_already_there_then_the_coolest_the_soundest_the_least_worn() -> None:
+    def first(*devices: PlannedDevice, bundle: str | None = None) -> int:
+        return granted(plan(NOW, devices, [job(1, bundle=bundle)])[1])[1]
+
+    hot_with_it = device(3, temperature_c=45.0, bundle="b")
+    assert first(device(1, temperature_c=40.0), device(2, temperature_c=30.0), hot_with_it, bundle="b") == 3
+    assert first(device(1, temperature_c=40.0), device(2, temperature_c=30.0), hot_with_it, bundle="x") == 2
+    assert first(device(1, infra_errors=2), device(2, infra_errors=1)) == 2
+    assert first(device(1, used_s=900.0), device(2, used_s=100.0)) == 2
 
 
 def test_a_failed_device_is_avoided_while_another_usable_one_matches() -> None:
     retry = job(1, avoid=frozenset({1}))
-    assert granted(plan(NOW, [device(1), device(2)], [retry])) == {1: 2}
-    busy = plan(NOW, [device(1), device(2, holder="attempt:9")], [retry])
-    assert busy.grants == ()
-    assert "d2 is running (attempt:9)" in busy.waits[0].reason
-    assert granted(plan(NOW, [device(1), device(2, connection=Connection.GONE)], [retry])) == {1: 1}
+    assert granted(plan(NOW, [device(1), device(2)], [retry])[1]) == {1: 2}
+    assert plan(NOW, [device(1), device(2, holder="attempt:9")], [retry])[1].grants == ()
+    assert granted(plan(NOW, [device(1), device(2, state=Availability.GONE)], [retry])[1]) == {1: 1}
 
 
-def test_a_wait_says_its_place_and_what_it_waits_for() -> None:
-    found = plan(NOW, [device(1, holder="reservation:4")], [job(1, age_s=9), job(2), job(3, "soc=Z")])
-    reasons = {w.job_id: w.reason for w in found.waits}
-    assert reasons[1] == "position 1 of 3: d1 is reserved (reservation:4)"
-    assert reasons[2].startswith("position 2 of 3: ")
-    assert reasons[3] == "position 3 of 3: no device matches soc=Z"
+def test_a_team_that_floods_the_queue_does_not_shut_the_others_out() -> None:
+    """500 jobs an hour old of one team against 5 fresh ones of another: they take turns."""
+    queue = [job(n, team="flood", age_s=HOUR, estimate_s=600.0) for n in range(1, 501)]
+    queue += [job(n, team="few", estimate_s=600.0) for n in range(501, 506)]
+    index, made = plan(NOW, [device(1)], queue)
+    clock = NOW
+    order: list[int] = []
+    while len(order) < 30:
+        [grant] = made.grants
+        order.append(grant.id)
+        clock += timedelta(seconds=600)
+        index, made = apply(index, DeviceSeen(device(1)), clock)
+    last_of_few = max(order.index(n) for n in range(501, 506))
+    assert last_of_few < 20
+    assert any(n <= 500 for n in order[:last_of_few])  # and the flood goes on meanwhile
 
 
-def test_a_device_with_a_low_battery_is_not_given_out() -> None:
-    found = plan(NOW, [device(1, battery=12)], [job(1)])
-    assert "battery is below 20 %" in found.waits[0].reason
-    assert granted(plan(NOW, [device(1, battery=20)], [job(1)])) == {1: 1}
+def test_a_team_of_three_times_the_weight_gets_three_times_the_devices() -> None:
+    queue = [job(n, team="heavy" if n % 2 else "light", estimate_s=600.0) for n in range(400)]
+    fleet = [device(n) for n in range(1, 101)]
+    found = plan(NOW, fleet, queue, Shares({"heavy": 3.0, "light": 1.0}))[1]
+    heavy = sum(1 for grant in found.grants if grant.id % 2)
+    assert len(found.grants) == 100
+    assert 72 <= heavy <= 78
+
+
+def test_a_quota_holds_jobs_back_until_one_of_its_devices_is_free() -> None:
+    shares = Shares(limits={"team:x": 1})
+    queue = [job(1, accounts=("team:x",), age_s=2), job(2, accounts=("team:x",), age_s=1), job(3)]
+    index, made = plan(NOW, [device(1), device(2), device(3)], queue, shares)
+    assert set(granted(made)) == {1, 3}
+    index, made = apply(index, DeviceSeen(device(granted(made)[1])), NOW)
+    assert set(granted(made)) == {2}
+
+
+def test_nothing_is_granted_on_a_held_device_and_what_waits_starts_when_the_hold_is_lifted() -> None:
+    index, made = plan(NOW, [device(1, hold="paused")], [job(1)])
+    assert made.grants == ()
+    assert granted(apply(index, DeviceSeen(device(1)), NOW)[1]) == {1: 1}
 
 
 def test_a_retry_gives_up_when_its_device_stays_away_and_a_first_try_waits_on() -> None:
-    gone = device(1, connection=Connection.GONE)
+    gone = device(1, state=Availability.GONE)
     lost = NOW - timedelta(minutes=3)
-    found = plan(NOW, [gone], [job(1, pinned=1, lost_at=lost), job(2, pinned=1), job(3, pinned=1, lost_at=NOW)])
-    assert [(g.job_id, g.reason) for g in found.give_ups] == [(1, "d1 did not come back within 120 s")]
-    assert [w.job_id for w in found.waits] == [2, 3]
-    busy = plan(NOW, [device(1, holder="attempt:2")], [job(1, pinned=1, lost_at=lost)])
-    assert busy.give_ups == ()
+    index, found = plan(NOW, [gone], [job(1, pinned=1, lost_at=lost), job(2, pinned=1), job(3, pinned=1, lost_at=NOW)])
+    assert [(g.id, g.reason) for g in found.give_ups] == [(1, "d1 did not come back within 120 s")]
+    assert set(index.jobs) == {("job", 2), ("job", 3)}
+    assert plan(NOW, [device(1, holder="attempt:2")], [job(1, pinned=1, lost_at=lost)])[1].give_ups == ()
 
 
-def test_a_job_that_must_wait_a_moment_is_not_started() -> None:
-    found = plan(NOW, [device(1)], [job(1, not_before=NOW + timedelta(seconds=5))])
+def test_a_job_that_must_wait_a_moment_starts_when_the_moment_has_passed() -> None:
+    due = NOW + timedelta(seconds=5)
+    index, found = plan(NOW, [device(1)], [job(1, not_before=due)])
     assert found.grants == ()
-    assert "waits a moment" in found.waits[0].reason
+    assert granted(apply(index, TimePassed(), due)[1]) == {1: 1}
 
 
-devices_strategy = st.lists(
-    st.builds(
-        device,
-        st.integers(1, 8),
-        st.sampled_from("AB"),
-        holder=st.sampled_from([None, None, "attempt:1", "reservation:2"]),
-        health=st.sampled_from(Health),
-        connection=st.sampled_from([Connection.ONLINE, Connection.ONLINE, Connection.GONE, Connection.OFFLINE]),
-        heat=st.one_of(st.none(), st.floats(20, 60)),
-    ),
-    unique_by=lambda d: d.id,
-    max_size=6,
-)
-jobs_strategy = st.lists(
-    st.builds(
-        job,
-        st.integers(1, 30),
-        st.sampled_from(["*", "soc=A", "soc=B", "soc=Z", "not soc=A"]),
-        klass=st.sampled_from(list(HANDICAP_S)),
-        age_s=st.floats(0, 20000),
-        pinned=st.sampled_from([None, None, 1, 9]),
-        avoid=st.frozensets(st.integers(1, 8), max_size=3),
-        not_before=st.sampled_from([None, NOW + timedelta(seconds=9), NOW - timedelta(seconds=9)]),
-        lost_at=st.sampled_from([None, NOW, NOW - timedelta(hours=1)]),
-    ),
-    unique_by=lambda j: j.id,
-    max_size=10,
-)
+def test_jobs_and_reservations_of_one_number_are_two_things() -> None:
+    queue = [job(1, klass="debug", kind="reservation"), job(1)]
+    found = plan(NOW, [device(1), device(2)], queue)[1]
+    assert {grant.key for grant in found.grants} == {("job", 1), ("reservation", 1)}
 
 
-@given(devices_strategy, jobs_strategy, st.randoms(use_true_random=False))
+def test_a_copy_of_an_index_is_planned_without_changing_the_first() -> None:
+    index = build(NOW, [device(1)], [job(1), job(2, not_before=NOW + timedelta(hours=1))])
+    copy = index.copy()
+    assert granted(decide(copy)) == {1: 1}
+    assert set(index.jobs) == {("job", 1), ("job", 2)}
+    assert granted(decide(index)) == {1: 1}
+
+
+@given(fleets, queues, shares, st.randoms(use_true_random=False))
 def test_the_order_of_the_input_does_not_matter(
-    devices: list[DeviceFacts], jobs: list[WaitingJob], dice: random.Random
+    fleet: list[PlannedDevice], queue: list[WaitingJob], shares: Shares, dice: random.Random
 ) -> None:
-    first = plan(NOW, devices, jobs)
-    dice.shuffle(devices)
-    dice.shuffle(jobs)
-    assert plan(NOW, devices, jobs) == first
+    index, first = plan(NOW, fleet, queue, shares)
+    dice.shuffle(fleet)
+    dice.shuffle(queue)
+    again, second = plan(NOW, fleet, queue, shares)
+    assert second == first
+    assert again.clocks == index.clocks
 
 
-@given(devices_strategy, jobs_strategy)
-def test_no_device_is_given_twice_and_only_ready_ones_are(devices: list[DeviceFacts], jobs: list[WaitingJob]) -> None:
-    found = plan(NOW, devices, jobs)
+@given(fleets, queues, shares)
+def test_no_device_is_given_twice_and_only_idle_ones_within_the_quotas(
+    fleet: list[PlannedDevice], queue: list[WaitingJob], shares: Shares
+) -> None:
+    _, found = plan(NOW, fleet, queue, shares)
     given_out = [g.device_id for g in found.grants]
     assert len(given_out) == len(set(given_out))
-    by_id = {d.id: d for d in devices}
-    wanted = {j.id: j for j in jobs}
+    by_id, wanted = {d.id: d for d in fleet}, {j.key: j for j in queue}
     for grant in found.grants:
-        assert availability(by_id[grant.device_id], NOW)[0] == "ready"
-        assert wanted[grant.job_id].matches(by_id[grant.device_id])
+        assert by_id[grant.device_id].idle
+        assert wanted[grant.key].matches(by_id[grant.device_id])
+        assert (wanted[grant.key].not_before or NOW) <= NOW
+    for account, limit in shares.limits.items():
+        before = sum(1 for d in fleet if d.holder and account in d.accounts)
+        started = sum(1 for g in found.grants if account in wanted[g.key].accounts)
+        assert started <= max(0, limit - before)
 
 
-@given(devices_strategy, jobs_strategy)
-def test_every_job_starts_waits_with_a_reason_or_gives_up_with_one(
-    devices: list[DeviceFacts], jobs: list[WaitingJob]
-) -> None:
-    found = plan(NOW, devices, jobs)
-    answered = [g.job_id for g in found.grants] + [w.job_id for w in found.waits] + [u.job_id for u in found.give_ups]
-    assert sorted(answered) == sorted(j.id for j in jobs)
-    assert [w.position for w in found.waits] == list(range(1, len(found.waits) + 1))
-    for said in (*found.waits, *found.give_ups):
-        assert said.reason.strip(": ")
-    assert all(w.reason.split(": ", 1)[1] for w in found.waits)
+@given(fleets, queues)
+def test_no_idle_device_is_left_while_a_job_may_have_it(fleet: list[PlannedDevice], queue: list[WaitingJob]) -> None:
+    index, found = plan(NOW, fleet, queue)
+    idle = {d.id for d in fleet if d.idle} - {g.device_id for g in found.grants}
+    for waiting in index.jobs.values():
+        if waiting.not_before is not None and waiting.not_before > NOW:
+            continue
+        matching = [d for d in fleet if waiting.matches(d)]
+        others = [d for d in matching if d.id not in waiting.avoid]
+        worth = others if any(d.usable for d in others) else matching
+        assert not {d.id for d in worth} & idle
 
 
-@given(jobs_strategy)
-def test_no_ready_device_idles_while_a_job_wants_it(jobs: list[WaitingJob]) -> None:
-    devices = [device(1, "A"), device(2, "B")]
-    found = plan(NOW, devices, jobs)
-    idle = {1, 2} - {g.device_id for g in found.grants}
-    waiting = {w.job_id for w in found.waits}
-    for j in jobs:
-        early = j.not_before is not None and j.not_before > NOW
-        if j.id in waiting and not early:
-            usable = [d for d in devices if j.matches(d) and d.id not in j.avoid] or [
-                d for d in devices if j.matches(d)
-            ]
-            assert not {d.id for d in usable} & idle
+@given(fleets, queues)
+def test_every_job_starts_waits_or_gives_up(fleet: list[PlannedDevice], queue: list[WaitingJob]) -> None:
+    index, found = plan(NOW, fleet, queue)
+    answered = [g.key for g in found.grants] + [(u.kind, u.id) for u in found.give_ups] + list(index.jobs)
+    assert sorted(answered) == sorted(j.key for j in queue)
 
 
-@given(st.sampled_from(list(HANDICAP_S)), st.integers(0, 40))
-def test_nothing_starves_under_a_stream_of_debug_jobs(klass: str, seed: int) -> None:
-    """One device, one fresh debug job every 100 s, each taking 100 s: the patient job starts in bounded time."""
-    patient = WaitingJob(0, klass, NOW, (parse("*"),))
+@given(st.sampled_from(list(HANDICAP_S)), st.booleans(), st.integers(0, 40))
+def test_nothing_starves_under_a_stream_of_debug_jobs(klass: str, own_team: bool, seed: int) -> None:
+    """One device, a fresh debug job for it every 100 s, each taking 100 s: the patient job starts in bounded time."""
     dice = random.Random(seed)
-    queue, clock = [patient], NOW
-    for n in range(1, 200):
-        clock += timedelta(seconds=100)
-        queue.append(WaitingJob(n, "debug", clock - timedelta(seconds=dice.random() * 50), (parse("*"),)))
-        fresh = DeviceFacts(1, "s", "d", "local", False, True, None, None, None, {}, Connection.ONLINE, clock)
-        [grant] = plan(clock, [fresh], queue).grants
-        queue = [j for j in queue if j.id != grant.job_id]
-        if grant.job_id == 0:
-            assert clock - NOW <= timedelta(seconds=HANDICAP_S[klass] + 200)
+    index, made = plan(NOW, [device(1, holder="attempt:0")], [job(0, klass=klass, team="us", estimate_s=100.0)])
+    clock, n, team = NOW, 0, "us" if own_team else "them"
+    bound = HANDICAP_S[klass] + PATIENCE_S[klass] + 200
+    while (clock - NOW).total_seconds() <= bound:
+        n, clock = n + 1, clock + timedelta(seconds=100)
+        queued = clock - timedelta(seconds=dice.random() * 50)
+        index.update(Arrived(WaitingJob(n, "debug", queued, (), team=team, estimate_s=100.0)), clock)
+        index, made = apply(index, DeviceSeen(device(1)), clock)
+        [grant] = made.grants
+        if grant.id == 0:
             return
     raise AssertionError(f"a {klass} job waited {clock - NOW}")

@@ -1,0 +1,113 @@
+"""Folding events equals planning from scratch, whatever happens in between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from farm.domain.devices import Availability
+from farm.domain.scheduling import (
+    Arrived,
+    DeviceForgotten,
+    DeviceSeen,
+    Event,
+    Key,
+    Left,
+    PlannedDevice,
+    Shares,
+    SharesChanged,
+    TimePassed,
+    WaitingJob,
+    apply,
+    build,
+    plan,
+)
+from tests.domain import scheduling_cases as cases
+
+
+class FoldedAndFresh(RuleBasedStateMachine):
+    """One index that hears of every change, beside a plain list of what there is that is planned anew each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = cases.NOW
+        self.devices: dict[int, PlannedDevice] = {}
+        self.jobs: dict[Key, WaitingJob] = {}
+        self.shares = Shares()
+        self.clocks: dict[tuple[str, str], int] = {}
+        self.folded = build(self.now, [], [])
+
+    def happens(self, event: Event) -> None:
+        fresh, expected = plan(self.now, self.devices.values(), self.jobs.values(), self.shares, self.clocks)
+        self.folded, found = apply(self.folded, event, self.now)
+        assert found == expected
+        assert self.folded.clocks == fresh.clocks
+        self.clocks = dict(fresh.clocks)
+        for grant in found.grants:
+            job, device = self.jobs.pop(grant.key), self.devices[grant.device_id]
+            self.devices[device.id] = replace(
+                device, state=Availability.RUNNING, why="granted", holder=f"{job.kind}:{job.id}", accounts=job.accounts
+            )
+        for over in found.give_ups:
+            del self.jobs[over.kind, over.id]
+
+    @rule(job=cases.jobs)
+    def arrives(self, job: WaitingJob) -> None:
+        self.jobs[job.key] = job
+        self.happens(Arrived(job))
+
+    @rule(data=st.data())
+    def leaves(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from([*sorted(self.jobs), ("job", 999)]))
+        self.jobs.pop(key, None)
+        self.happens(Left(key))
+
+    @rule(device=cases.devices)
+    def is_seen(self, device: PlannedDevice) -> None:
+        self.devices[device.id] = device
+        self.happens(DeviceSeen(device))
+
+    @rule(data=st.data())
+    def becomes_free(self, data: st.DataObject) -> None:
+        busy = sorted(d.id for d in self.devices.values() if d.holder)
+        if busy:
+            device = self.devices[data.draw(st.sampled_from(busy))]
+            self.is_seen_as(replace(device, state=Availability.READY, why="ready", holder=None, accounts=()))
+
+    def is_seen_as(self, device: PlannedDevice) -> None:
+        self.devices[device.id] = device
+        self.happens(DeviceSeen(device))
+
+    @rule(data=st.data())
+    def is_forgotten(self, data: st.DataObject) -> None:
+        if self.devices:
+            device_id = data.draw(st.sampled_from(sorted(self.devices)))
+            del self.devices[device_id]
+            self.happens(DeviceForgotten(device_id))
+
+    @rule(shares=cases.shares)
+    def shares_change(self, shares: Shares) -> None:
+        self.shares = shares
+        self.happens(SharesChanged(shares))
+
+    @rule(seconds=st.sampled_from([1, 9, 60, 3600]))
+    def time_passes(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+        self.happens(TimePassed())
+
+    @invariant()
+    def both_know_the_same(self) -> None:
+        assert self.folded.jobs == self.jobs
+        assert {d.id: (d.idle, d.holder) for d in self.folded.fleet.devices.values()} == {
+            d.id: (d.idle, d.holder) for d in self.devices.values()
+        }
+        queued = sum(len(group.places) for group in self.folded.all_groups())
+        assert queued + len(self.folded.later) == len(self.jobs)
+
+
+FoldedAndFresh.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestFoldedAndFresh = FoldedAndFresh.TestCase
