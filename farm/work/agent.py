@@ -11,7 +11,7 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,12 +20,15 @@ from sqlalchemy import select
 from farm.adb.server import AdbServer
 from farm.adb.tracker import Tracker
 from farm.domain.devices import Health
+from farm.domain.leases import RESERVATION
 from farm.domain.outcomes import Phase
 from farm.store import leases, tables
+from farm.store.bus import Change
 from farm.work.context import Work
 from farm.work.heart import Heart
 from farm.work.inventory import InventoryKeeper
 from farm.work.looks import Looks
+from farm.work.reserved import Reserved
 from farm.work.sightings import Sightings
 from farm.work.upkeep import Upkeep
 from farm.work.watch import Watch
@@ -50,6 +53,7 @@ class Agent:
         self._sightings = Sightings(work, self._inventory)
         self._watch = Watch(work)
         self._looks = Looks(work)
+        self._reserved = Reserved(work)
         self._heart = Heart(work)
         self._upkeep = Upkeep(work)
         self._wake = threading.Event()
@@ -69,6 +73,7 @@ class Agent:
         self._began = time.monotonic()
         self._tidy()
         self._tracker.start()
+        self._work.db.bus.listen(self._heard)
         self._heart.start()
         self._thread = threading.Thread(target=self._loop, name="agent", daemon=True)
         self._thread.start()
@@ -76,6 +81,7 @@ class Agent:
     def stop(self, *, adb_server: bool = False) -> None:
         """End the loops. The adb server goes on for the runners that use it, unless it is to be ended too."""
         self._stop.set()
+        self._work.db.bus.unlisten(self._heard)
         self._wake.set()
         if self._thread is not None:
             self._thread.join(30)
@@ -84,6 +90,11 @@ class Agent:
         self._pool.shutdown(wait=True, cancel_futures=True)
         if adb_server:
             self._server.stop()
+
+    def _heard(self, changes: Sequence[Change]) -> None:
+        """A reservation that begins or ends is prepared or cleaned after at once."""
+        if any(change.topic == "reservation" for change in changes):
+            self._wake.set()
 
     def _loop(self) -> None:
         while not self._stop.is_set():
@@ -116,6 +127,9 @@ class Agent:
                 busy = row.id in working and row.health == Health.GOOD.value
                 every = settings.busy_health_every_s if busy else settings.health_every_s
                 self._submit(f"look {row.id}", 1.0 if row.health == "suspect" else every, self._looks.look, row.id)
+        for verb, lease in self._reserved.due(held):
+            task = self._reserved.clean if verb == "clean" else self._reserved.prepare
+            self._submit(f"{verb} lease {lease.id}", 1.0, task, lease)
         self._orphans()
         self._submit("repair", _REPAIR_EVERY_S, self._repair)
         self._submit("upkeep", _UPKEEP_EVERY_S, self._upkeep.once)
@@ -138,6 +152,7 @@ class Agent:
                     tables.Device.host == self._work.settings.host,
                     tables.Lease.ended_at.is_(None),
                     tables.Lease.released_at.is_not(None),
+                    tables.Lease.holder.not_like(f"{RESERVATION}%"),
                     tables.Attempt.id.is_(None) | (tables.Attempt.phase == Phase.DONE.value),
                 )
             ).all()

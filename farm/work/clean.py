@@ -67,7 +67,8 @@ def dirty_file(work: Work, serial: str) -> Path:
 
 
 def _end_lease(step: Step, problem: str | None) -> None:
-    known = problem is not None and _remember(step)
+    before = step.folder / "snapshot.json"
+    known = problem is not None and remember(step.work, step.device_row.serial, before)
     with step.work.db.session() as session:
         now = step.work.db.now(session)
         if problem is not None:
@@ -79,12 +80,11 @@ def _end_lease(step: Step, problem: str | None) -> None:
             leases.end(session, lease.id, now, "cleaned" if problem is None else f"quarantined: {problem}")
 
 
-def _remember(step: Step) -> bool:
+def remember(work: Work, serial: str, before: Path) -> bool:
     """Keep the snapshot where the agent finds it once the device can be reached again; False when there is none."""
-    before = step.folder / "snapshot.json"
     if not before.exists():
         return False
-    target = dirty_file(step.work, step.device_row.serial)
+    target = dirty_file(work, serial)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_suffix(".part")
     partial.write_bytes(before.read_bytes())

@@ -38,6 +38,10 @@ class Work:
     def attempt_dir(self, attempt_id: int) -> Path:
         return self.state / "attempts" / str(attempt_id)
 
+    def lease_dir(self, lease_id: int) -> Path:
+        """What a reservation's lease needs to be cleaned after."""
+        return self.state / "leases" / str(lease_id)
+
     @property
     def locks_dir(self) -> Path:
         """The locks of this machine, shared with other farms and with desks. Raises SettingsError."""

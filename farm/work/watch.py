@@ -8,7 +8,7 @@ from farm.adb.errors import AdbError
 from farm.domain import health as rules
 from farm.domain.devices import Health
 from farm.store import devices, leases, tables
-from farm.work.clean import dirty_file, restore
+from farm.work.clean import dirty_file, remember, restore
 from farm.work.context import Work
 from farm.work.hold import lock_of
 from farm.work.sightings import device_at
@@ -63,10 +63,7 @@ class Watch:
             now = self._work.db.now(session)
             device = session.get_one(tables.Device, row.device_id)
             snapshot = self._work.attempt_dir(row.attempt_id or 0) / "snapshot.json"
-            if snapshot.exists():
-                target = dirty_file(self._work, device.serial)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(snapshot.read_bytes())
+            if remember(self._work, device.serial, snapshot):
                 words = "its attempt ended without cleaning"
                 devices.set_health(session, device.id, Health.BAD, words, "clean", now)
             return leases.end(session, lease_id, now, "its attempt was over; the device is cleaned before its next use")
