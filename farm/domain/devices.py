@@ -134,29 +134,37 @@ def is_silent(seen_at: datetime | None, now: datetime) -> bool:
 def availability(device: DeviceFacts, now: datetime) -> tuple[Availability, str]:
     """Whether `device` can be granted at `now`, in one word, and why in a few."""
     if device.connection is Connection.GONE:
-        return Availability.GONE, "adb does not list it"
+        return Availability.GONE, f"adb does not list it{_held(device)}"
     if is_silent(device.seen_at, now):
         return Availability.STALE, "its host is silent"
     if device.health is Health.BAD and (device.health_until is None or now < device.health_until):
         return Availability.QUARANTINED, device.health_reason or "quarantined"
     if device.health is Health.MAINTENANCE:
         return Availability.MAINTENANCE, device.health_reason or "in maintenance"
+    if device.connection is not Connection.ONLINE:
+        said = f"adb says {device.connection.value}"
+        if device.connection is Connection.DUPLICATE:
+            said = "two devices answer with its serial number: neither is used"
+        return Availability.NOT_READY, f"{said}{_held(device)}"
     if device.lease_holder is not None:
         if device.lease_released:
             return Availability.CLEANING, "being cleaned after its last holder"
         if device.lease_holder.startswith("reservation:"):
             return Availability.RESERVED, device.lease_holder
         return Availability.RUNNING, device.lease_holder
-    if device.connection is Connection.DUPLICATE:
-        return Availability.NOT_READY, "two devices answer with its serial number: neither is used"
-    if device.connection is not Connection.ONLINE:
-        return Availability.NOT_READY, f"adb says {device.connection.value}"
     unready = why_not_ready(device.readiness, now)
     if unready is not None:
         return Availability.NOT_READY, unready
     if device.health in (Health.SUSPECT, Health.BAD):  # bad until a time that has passed: looked at before use
         return Availability.CHECKING, device.health_reason or "checked before its next use"
     return Availability.READY, "ready"
+
+
+def _held(device: DeviceFacts) -> str:
+    """Who has the lease of a device that cannot be reached: it is not lost with the cable."""
+    if device.lease_holder is None:
+        return ""
+    return f"; its lease is held by {device.lease_holder.replace(':', ' ')}"
 
 
 def why_not_ready(measured: Readiness, now: datetime) -> str | None:
