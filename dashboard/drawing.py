@@ -7,7 +7,7 @@ width without stretching its text. Lines are paths in a box of 1000 × 100.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -42,17 +42,38 @@ class Line:
     last: float
 
 
-def line(points: Sequence[Point], axis: Axis | None = None, *, least_span: float = 1.0) -> Line | None:
+def shared_scale(curves: Iterable[Sequence[Point]], *, step: float, least_steps: int = 2) -> tuple[float, float] | None:
+    """(bottom, top) of one scale that holds all the curves, on round multiples of `step`; None without a value.
+
+    Side by side curves can be compared only on one scale. At least `least_steps` steps keep noise small.
+    """
+    values = [point.value for points in curves for point in points]
+    if not values:
+        return None
+    bottom, top = math.floor(min(values) / step), math.ceil(max(values) / step)
+    while top - bottom < least_steps:
+        bottom, top = (bottom - 1, top) if (top - bottom) % 2 else (bottom, top + 1)
+    return bottom * step, top * step
+
+
+def line(
+    points: Sequence[Point],
+    axis: Axis | None = None,
+    *,
+    least_span: float = 1.0,
+    scale: tuple[float, float] | None = None,
+) -> Line | None:
     """The curve through `points`; None for fewer than two.
 
-    `least_span` keeps noise small: the box is at least that many units high.
+    The box spans `scale` (bottom, top) when that is given, else the curve's own range, which `least_span` makes at
+    least that many units high: it keeps noise small.
     """
     if len(points) < 2:
         return None
     axis = axis or Axis(points[0].at, points[-1].at)
     low, high = min(p.value for p in points), max(p.value for p in points)
     pad = max(0.0, least_span - (high - low)) / 2
-    bottom, top = low - pad, high + pad
+    bottom, top = scale or (low - pad, high + pad)
     span = (top - bottom) or 1.0
     steps = (
         f"{axis.percent(p.at) / 100 * BOX_WIDTH:.1f} {BOX_HEIGHT * (1 - (p.value - bottom) / span):.1f}" for p in points

@@ -11,33 +11,40 @@ from starlette.responses import Response
 from dashboard import drawing, signs, words
 from dashboard.house import House
 from dashboard.signs import Sign
-from farm.domain.devices import Availability
+from farm.domain.devices import REMEDIES, Availability, remedy
 from farm.domain.outcomes import Phase
 from farm.store.reads import fleet as reads
 from farm.store.reads.fleet import Fleet, Tile
 
 #: From here on a temperature is drawn hot: a phone's battery is near its limit, a board's chip runs warmer by nature.
 HOT_C = {"phone": 45.0, "board": 60.0}
-#: A tile's line is at least this high, so that sensor noise stays small.
-_LEAST_SPAN_C = 4.0
+#: The tiles' common scale of temperature begins and ends on a multiple of this.
+_SCALE_STEP_C = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class TileView:
-    """A tile with everything that its drawing needs. `progress` is a share of 100, None when it is not known."""
+    """A tile with everything that its drawing needs.
+
+    `note` is a line that needs room: what it waits for, why it is held back, what a person does about it. `progress` is a share of 100, None when
+    it is not known. `find`: the words that a search finds it by, in small letters.
+    """
 
     tile: Tile
     sign: Sign
     facts: tuple[str, ...]
     doing: str
     doing_href: str | None
+    note: str | None
     line: drawing.Line | None
     hot: bool
     battery: str
     progress: float | None
+    find: str
 
 
-def tile_view(tile: Tile) -> TileView:
+def tile_view(tile: Tile, scale: tuple[float, float] | None = None) -> TileView:
+    """`scale`: the temperatures, °C, that the line's box spans."""
     device, work = tile.facts, tile.work
     sign = signs.of_device(tile.availability, work.phase if work else None)
     labels = device.labels
@@ -53,29 +60,46 @@ def tile_view(tile: Tile) -> TileView:
         facts=facts,
         doing=_doing(tile),
         doing_href=f"/runs/{work.run_id}" if work else None,
-        line=drawing.line(tile.temperatures, least_span=_LEAST_SPAN_C),
+        note=_note(tile),
+        line=drawing.line(tile.temperatures, scale=scale),
         hot=temperature is not None and temperature >= HOT_C[tile.kind],
         battery=_battery(tile),
         progress=progress,
+        find=_find_words(tile, sign),
     )
+
+
+def _find_words(tile: Tile, sign: Sign) -> str:
+    device = tile.facts
+    told = (device.name, device.serial, tile.model, device.type, device.pool, device.host, sign.word, tile.kind)
+    kinds = ("virtual" if device.virtual else "", "" if device.listed else "unlisted")
+    return " ".join(filter(None, (*told, *kinds, *device.labels.values()))).casefold()
 
 
 def _doing(tile: Tile) -> str:
     """A few words: which run and suite or step, else why it does not work."""
     work = tile.work
     if work is None:
-        until = tile.facts.health_until
-        if tile.availability is Availability.QUARANTINED and until:
-            return f"{tile.why} · until {until:%H:%M} UTC"
+        if tile.availability is Availability.QUARANTINED:
+            until = tile.facts.health_until
+            return f"until {until:%H:%M} UTC" if until else "until a person releases it"
         return "" if tile.availability is Availability.READY else tile.why
     run = f"run {work.run_id}"
     if tile.availability is not Availability.RUNNING:
         return run
-    if work.waiting_for:
-        return f"waits for {work.waiting_for}"
     if work.phase == Phase.EXECUTE.value and work.tests_total:
         return f"{run} · {work.tests_done} of {work.tests_total} tests"
     return f"{run} · {work.phase}"
+
+
+def _note(tile: Tile) -> str | None:
+    if tile.facts.connection in REMEDIES:
+        return remedy(tile.facts.connection.value)
+    if tile.availability is Availability.QUARANTINED:
+        return tile.why
+    if tile.availability is Availability.RUNNING and tile.work and tile.work.waiting_for:
+        return f"waits for {tile.work.waiting_for}"
+    return None
 
 
 def _battery(tile: Tile) -> str:
@@ -103,10 +127,12 @@ _COUNTS = (
 
 
 def view(fleet: Fleet) -> dict[str, object]:
+    scale = drawing.shared_scale((tile.temperatures for tile in fleet.tiles), step=_SCALE_STEP_C)
     counts = [(fleet.counts[word.value], label) for word, label in _COUNTS if fleet.counts.get(word.value)]
     return {
         "fleet": fleet,
-        "tiles": [tile_view(tile) for tile in fleet.tiles],
+        "tiles": [tile_view(tile, scale) for tile in fleet.tiles],
+        "scale": scale,
         "counts": counts,
         "silent": [host for host in fleet.hosts if host.silent and host.devices],
     }

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Form, Query
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from dashboard import signs, words
+from dashboard.errors import gone
 from dashboard.house import MAX_ID, House
 from dashboard.signs import Sign
 from farm.domain.devices import Availability
@@ -20,7 +22,8 @@ from farm.store.people import Scope
 from farm.store.reads import bundles as bundle_reads
 from farm.store.reads import devices as device_reads
 from farm.store.reads import runs as run_reads
-from farm.store.reads.bundles import SuiteRow
+from farm.store.reads.bundles import BundleRow, PackRow, SuiteRow
+from farm.store.runs import BUILTIN_PACK
 from farm.work import submit
 from farm.work.submit import Matching, Preview, Refused, RunRequest
 
@@ -32,6 +35,7 @@ CLASSES = (
     ("nightly", "when nothing else waits"),
 )
 MAX_SELECTOR = 2000
+Row = TypeVar("Row", BundleRow, PackRow)
 
 Text = Annotated[str, Form(max_length=MAX_SELECTOR)]
 Short = Annotated[str, Form(max_length=300)]
@@ -76,18 +80,33 @@ def _sign(match: Matching) -> Sign:
         return Sign("ring", "muted", match.availability)
 
 
+def _offered(newest: list[Row], wanted: Row | None) -> list[Row]:
+    """The newest, and what is wanted though it is older."""
+    return newest if wanted is None or wanted in newest else [*newest, wanted]
+
+
+def _chosen(packs: list[PackRow], wanted: str) -> PackRow | None:
+    """The wanted pack, else the farm's own (its newest), which a run takes that names none; else the newest of all."""
+    asked = (pack for pack in packs if pack.hash == wanted)
+    own = (pack for pack in packs if pack.name == BUILTIN_PACK)
+    return next(itertools.chain(asked, own, packs), None)
+
+
 def add(routes: APIRouter, house: House) -> None:
     db = house.context.db
 
     def form(request: Request, draft: Draft, refusal: Refused | None = None) -> Response:
         viewer = house.viewer(request)
         with db.read() as session:
-            bundles = bundle_reads.bundles(session, limit=60)
-            packs = bundle_reads.packs(session, limit=20)
+            named = bundle_reads.bundle(session, draft.bundle) if draft.bundle else None
+            bundles = _offered(bundle_reads.bundles(session, limit=60), named.row if named else None)
+            packs = _offered(
+                bundle_reads.packs(session, limit=20), bundle_reads.pack(session, draft.pack or BUILTIN_PACK)
+            )
             facts = device_reads.facts_of(session)
         if not draft.bundle and bundles:
             draft = replace(draft, bundle=bundles[0].hash)
-        pack = next((p for p in packs if p.hash == draft.pack), packs[0] if packs else None)
+        pack = _chosen(packs, draft.pack)
         if pack and not draft.suites and refusal is None:
             draft = replace(draft, suites=tuple(s.name for s in pack.suites))
         common = [(k, v) for d in facts for k, v in d.facts().items() if k in ("soc", "pool", "type")]
@@ -97,6 +116,7 @@ def add(routes: APIRouter, house: House) -> None:
             "bundles": bundles,
             "packs": packs,
             "pack": pack,
+            "BUILTIN_PACK": BUILTIN_PACK,
             "draft": replace(draft, key=draft.key or secrets.token_hex(16)),
             "classes": CLASSES,
             "suite_words": suite_words,
@@ -125,6 +145,17 @@ def add(routes: APIRouter, house: House) -> None:
                 run = rows[0]
                 draft = Draft(run.bundle_hash, run.pack_hash, run.suites, run.selector, run.klass, run.title)
         return form(request, draft)
+
+    @routes.get("/ui/suites")
+    def suites_of(request: Request, pack: Annotated[str, Query(max_length=300)] = "") -> Response:
+        """The suites of another pack, all of them chosen."""
+        viewer = house.viewer(request)
+        with db.read() as session:
+            found = bundle_reads.pack(session, pack)
+        if found is None:
+            raise gone("suite pack", pack, ("/runs/new", "to the form"))
+        data = {"pack": found, "chosen": [suite.name for suite in found.suites], "suite_words": suite_words}
+        return house.page(request, "suites.html", data, viewer=viewer)
 
     @routes.get("/ui/preview")
     def preview(

@@ -94,6 +94,7 @@ class Renderer:
             "ago": words.ago,
             "count": words.count,
             "NOT_MEASURED": words.NOT_MEASURED,
+            "THIN": words.THIN,
             "of_outcome": signs.of_outcome,
             "of_run": signs.of_run,
             "of_test": signs.of_test,

@@ -18,6 +18,8 @@ from farm.store.reads import runs as reads
 from farm.store.reads.runs import RunRow
 
 PAGE = 40
+#: What the list may be narrowed to; "" is all of it.
+STATES = ("", "queued", "running", "ended")
 
 StateQuery = Annotated[Literal["", "queued", "running", "ended"], Query()]
 BeforeQuery = Annotated[int | None, Query(ge=1, le=MAX_ID)]
@@ -70,6 +72,7 @@ def add(routes: APIRouter, house: House) -> None:
             "state": state,
             "q": q,
             "older": urlencode({**kept, "before": found.before}) if found.before else None,
+            "tabs": {s: urlencode({k: v for k, v in (("state", s), ("q", q)) if v}) for s in STATES},
             "here": urlencode({**kept, **({"before": before} if before else {})}),
             "first_page": before is None,
         }
@@ -87,4 +90,8 @@ def add(routes: APIRouter, house: House) -> None:
 
     @routes.get("/ui/runs")
     def piece(request: Request, state: StateQuery = "", before: BeforeQuery = None, q: TextQuery = "") -> Response:
-        return show(request, "runs_live.html", state, before, q)
+        answer = show(request, "runs_live.html", state, before, q)
+        if request.headers.get("hx-trigger") == "search":  # typed: the address follows, so that it can be kept
+            kept = urlencode({k: v for k, v in (("state", state), ("q", q.strip())) if v})
+            answer.headers["HX-Replace-Url"] = f"/runs?{kept}" if kept else "/runs"
+        return answer

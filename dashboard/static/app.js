@@ -73,16 +73,4 @@
     else if (key === "j") step(1);
     else if (key === "k") step(-1);
   });
-
-  // -- queue a run: a chip fills the selector -------------------------------------------------------------------------
-  document.addEventListener("click", (event) => {
-    const chip = event.target instanceof Element ? event.target.closest("[data-selector]") : null;
-    const field = chip && $("selector");
-    if (!field) return;
-    const term = chip.dataset.selector;
-    const held = field.value.trim();
-    field.value = term === "*" || !held || held === "*" ? term : held.includes(term) ? held : `${held} ${term}`;
-    field.focus();
-    if (window.htmx) htmx.trigger(field, "preview");
-  });
 })();

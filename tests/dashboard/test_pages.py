@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,66 @@ def test_a_search_for_one_thing_goes_straight_to_it(site: Site) -> None:
         page.locator("h1").click()
 
 
+def test_the_fleet_is_filtered_while_one_types(site: Site) -> None:
+    page = site.page("/")
+    shown = page.locator(".tile:visible")
+    expect(shown).to_have_count(8)
+    page.keyboard.press("/")
+    page.keyboard.type("rk3568 ")
+    expect(shown).to_have_count(2)
+    expect(page.locator("#found")).to_contain_text("2 of 8 devices")
+    page.keyboard.type("VIRTUAL")
+    expect(shown).to_have_count(1)
+    expect(shown).to_contain_text("rk-evb-v1")
+    page.evaluate("htmx.trigger(document.getElementById('live'), 'refresh')")
+    page.wait_for_event("requestfinished", lambda request: "/ui/fleet" in request.url)
+    expect(shown).to_have_count(1)
+    page.keyboard.type("x")
+    expect(page.locator("#found")).to_contain_text("No device has")
+    assert violations(page) == []
+    page.keyboard.press("Escape")
+    expect(shown).to_have_count(8)
+    expect(page.locator("#found")).to_be_hidden()
+    page.keyboard.press("/")
+    page.keyboard.type("oriole")
+    expect(shown).to_have_count(1)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/runs?q=oriole")
+
+
+def test_runs_are_searched_while_one_types(site: Site) -> None:
+    page = site.page("/runs?state=ended")
+    page.keyboard.press("/")
+    page.keyboard.type("slower on pur")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.locator("h1")).to_have_text("Search: slower on pur")
+    expect(page).to_have_url(re.compile(r"/runs\?state=ended&q=slower\+on\+pur$"))
+    expect(page.get_by_role("link", name="queued", exact=True)).to_have_attribute(
+        "href", "/runs?state=queued&q=slower+on+pur"
+    )
+    page.keyboard.press("Control+A")
+    page.keyboard.press("Delete")
+    expect(page.locator("h1")).to_have_text("Runs")
+    expect(page).to_have_url(re.compile(r"/runs\?state=ended$"))
+
+
+def test_a_device_that_adb_cannot_reach_says_what_to_do(site: Site) -> None:
+    page = site.page("/")
+    tile = page.locator(".tile", has_text="R5CT20ZZZZ")
+    expect(tile).to_contain_text("accept the key on its screen")
+    expect(page.locator(".tile", has_text="husky-02")).not_to_contain_text("accept the key")
+    tile.get_by_role("link").first.click()
+    expect(page.locator(".banner")).to_contain_text("accept the key on its screen")
+
+
+def test_the_temperatures_of_all_tiles_stand_on_one_marked_scale(site: Site) -> None:
+    page = site.page("/")
+    scales = page.locator(".tile .scale")
+    assert scales.count() == 6
+    assert len(set(scales.all_inner_texts())) == 1
+    expect(scales.first).to_contain_text("25\u202f°C")
+
+
 def test_every_figure_of_a_virtual_device_is_marked_so(site: Site) -> None:
     page = site.page("/runs/7")
     rows = page.locator(".measured tbody tr")
@@ -215,7 +276,7 @@ def test_a_wrong_inventory_is_told_where_people_look(empty_site: Site) -> None:
         session.merge(t.Setting(key="inventory", value=wrong))
     page = empty_site.page("/")
     expect(page.get_by_role("alert")).to_contain_text("devices.yaml:13: unknown key <i>'lables'</i>")
-    expect(page.get_by_role("alert")).to_contain_text("The inventory before it stays in force")
+    expect(page.get_by_role("alert")).to_contain_text("The one before it stays in force")
     assert violations(page) == []
 
 
@@ -229,8 +290,6 @@ def test_pages_forbid_inline_scripts_and_foreign_hosts(site: Site) -> None:
 
 
 def test_templates_hold_no_inline_script_style_or_handler() -> None:
-    import re
-
     for template in sorted((ROOT / "dashboard" / "templates").glob("*.html")):
         text = template.read_text()
         assert not re.search(r"<script(?![^>]*\bsrc=)", text), template.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 from playwright.sync_api import Page, expect
 from sqlalchemy import func, select, update
@@ -77,12 +78,74 @@ def test_a_refusal_keeps_what_was_typed(site: Site) -> None:
     page.get_by_label("On which devices").fill("soc=Nothing")
     page.get_by_label("latency").uncheck()
     page.get_by_label("Title").fill("kept")
-    page.get_by_role("button", name="queue the run").click()
+    page.evaluate("document.getElementById('queue').submit()")  # the button would not: see below
     expect(page.locator("#refusal")).to_contain_text("Not queued")
     expect(page.get_by_label("On which devices")).to_have_value("soc=Nothing")
     expect(page.get_by_label("Title")).to_have_value("kept")
     expect(page.get_by_label("latency")).not_to_be_checked()
     assert _runs(site) == before
+
+
+def test_a_refusal_goes_as_soon_as_what_it_refused_is_changed(site: Site) -> None:
+    for change in ("soc=RK3568", None):
+        page = _form(site)
+        page.get_by_label("On which devices").fill("soc=Nothing")
+        page.evaluate("document.getElementById('queue').submit()")
+        expect(page.locator("#refusal")).to_contain_text("Not queued")
+        if change:
+            page.get_by_label("On which devices").fill(change)
+        else:
+            page.locator(".chip", has_text="pool=demo").click()
+        expect(page.locator("#refusal")).to_have_count(0)
+
+
+def test_the_button_is_offered_only_for_what_can_be_queued(site: Site) -> None:
+    page = _form(site)
+    button, why = page.get_by_role("button", name="queue the run"), page.locator("#submit-why")
+    expect(button).to_be_enabled()
+    field = page.get_by_label("On which devices")
+    for selector, reason in (("soc=Nothing", "no device matches"), ("soc=(", "the selector cannot be read")):
+        field.fill(selector)
+        expect(button).to_be_disabled()
+        expect(why).to_have_text(reason)
+    field.fill("soc=RK3568")
+    expect(button).to_be_enabled()
+    expect(why).to_have_text("")
+    for suite in ("smoke", "fingerprint", "latency"):
+        page.get_by_label(suite).uncheck()
+    expect(button).to_be_disabled()
+    expect(why).to_have_text("choose a suite")
+    page.get_by_label("smoke").check()
+    expect(button).to_be_enabled()
+
+
+def _own_pack(site: Site) -> None:
+    suites = {"accuracy": {"path": "accuracy"}, "soak": {"path": "soak", "needs": "ram_gb>=6"}}
+    manifest = {"format": 1, "name": "our-suites", "suites": suites}
+    with site.db.session() as session:
+        newest = datetime.now(UTC)
+        session.add(t.SuitePack(hash="f" * 64, name="our-suites", manifest=manifest, bytes=900, created_at=newest))
+
+
+def test_the_farms_own_suites_are_the_default_however_new_another_pack_is(own_site: Site) -> None:
+    _own_pack(own_site)
+    page = _form(own_site)
+    expect(page.get_by_label("Suite pack").locator("option:checked")).to_contain_text("builtin")
+    expect(page.locator("#suites")).to_contain_text("latency")
+
+
+def test_the_suites_are_those_of_the_chosen_pack(own_site: Site) -> None:
+    _own_pack(own_site)
+    page = _form(own_site)
+    page.get_by_label("Suite pack").select_option("f" * 64)
+    expect(page.get_by_label("accuracy")).to_be_checked()
+    expect(page.get_by_label("latency")).to_have_count(0)
+    page.get_by_label("accuracy").uncheck()
+    page.get_by_label("On which devices").fill("name=husky-v1")
+    page.get_by_role("button", name="queue the run").click()
+    page.wait_for_url(re.compile(r"/runs/\d+$"))
+    expect(page.locator(".facts")).to_contain_text("soak")
+    assert violations(page) == []
 
 
 def test_another_run_like_it_starts_from_its_choices(site: Site) -> None:

@@ -183,3 +183,16 @@ def test_static_files_are_found_below_their_root_alone() -> None:
     assert found[1] == "text/css"
     for name in ("../pages.py", "/etc/passwd", "vendor/../../pages.py", "nothing.js", "", "."):
         assert static.find(name) is None
+
+
+def test_one_scale_holds_all_curves_on_round_figures() -> None:
+    def curve(*values: float) -> list[Point]:
+        return [Point(NOW + timedelta(seconds=i), value) for i, value in enumerate(values)]
+
+    assert drawing.shared_scale([], step=5.0) is None
+    assert drawing.shared_scale([curve(31.2, 33.9), curve(57.1, 58.4)], step=5.0) == (30.0, 60.0)
+    assert drawing.shared_scale([curve(30.0, 30.0)], step=5.0) == (25.0, 35.0), "noise stays small"
+    assert drawing.shared_scale([curve(-3.0)], step=5.0) == (-10.0, 0.0)
+    drawn = drawing.line(curve(30.0, 60.0), scale=(30.0, 60.0))
+    assert drawn is not None
+    assert drawn.path == "M0.0 100.0L1000.0 0.0"
