@@ -29,7 +29,9 @@ from farm.api import (
     errors,
     events,
     health,
+    leases,
     people,
+    reservations,
     runs,
     schema,
     sessions,
@@ -112,6 +114,7 @@ def build(settings: Settings, *, work: bool = True) -> Farm:
     )
     app.state.farm = context
     app.state.streams = set()
+    app.state.waiters = set()
     _add_routes(app, context)
     _guard(app, context)
     return Farm(app, db, first)
@@ -133,6 +136,8 @@ def _add_routes(app: FastAPI, context: Context) -> None:
     for module in (
         devices,
         runs,
+        reservations,
+        leases,
         attempts,
         bundles,
         events,
