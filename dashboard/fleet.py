@@ -26,8 +26,8 @@ _SCALE_STEP_C = 5.0
 class TileView:
     """A tile with everything that its drawing needs.
 
-    `note` is a line that needs room: what it waits for, why it is held back, what a person does about it. `progress` is a share of 100, None when
-    it is not known. `find`: the words that a search finds it by, in small letters.
+    `note` is a line that needs room: what it waits for, why it is held back, what a person does about it. `progress`
+    is a share of 100, None when it is not known. `find`: the words that a search finds it by, in small letters.
     """
 
     tile: Tile

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Form, Query
+from sqlalchemy.orm import Session
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -35,7 +36,7 @@ CLASSES = (
     ("nightly", "when nothing else waits"),
 )
 MAX_SELECTOR = 2000
-Row = TypeVar("Row", BundleRow, PackRow)
+Row = TypeVar("Row")
 
 Text = Annotated[str, Form(max_length=MAX_SELECTOR)]
 Short = Annotated[str, Form(max_length=300)]
@@ -80,6 +81,13 @@ def _sign(match: Matching) -> Sign:
         return Sign("ring", "muted", match.availability)
 
 
+def _choices(session: Session, draft: Draft) -> tuple[list[BundleRow], list[PackRow]]:
+    named = bundle_reads.bundle(session, draft.bundle) if draft.bundle else None
+    wanted = bundle_reads.pack(session, draft.pack or BUILTIN_PACK)
+    bundles = _offered(bundle_reads.bundles(session, limit=60), named.row if named else None)
+    return bundles, _offered(bundle_reads.packs(session, limit=20), wanted)
+
+
 def _offered(newest: list[Row], wanted: Row | None) -> list[Row]:
     """The newest, and what is wanted though it is older."""
     return newest if wanted is None or wanted in newest else [*newest, wanted]
@@ -98,11 +106,7 @@ def add(routes: APIRouter, house: House) -> None:
     def form(request: Request, draft: Draft, refusal: Refused | None = None) -> Response:
         viewer = house.viewer(request)
         with db.read() as session:
-            named = bundle_reads.bundle(session, draft.bundle) if draft.bundle else None
-            bundles = _offered(bundle_reads.bundles(session, limit=60), named.row if named else None)
-            packs = _offered(
-                bundle_reads.packs(session, limit=20), bundle_reads.pack(session, draft.pack or BUILTIN_PACK)
-            )
+            bundles, packs = _choices(session, draft)
             facts = device_reads.facts_of(session)
         if not draft.bundle and bundles:
             draft = replace(draft, bundle=bundles[0].hash)
