@@ -84,7 +84,10 @@ def view(detail: AttemptDetail) -> dict[str, object]:
         "facts": facts(detail.measurements),
         "charts": charts(detail),
         "timeline": timeline([attempt], {attempt.id: heat} if heat else {}, detail.at),
-        "siblings": [(id_, number, signs.of_outcome(outcome)) for id_, number, outcome in detail.siblings if outcome],
+        "siblings": [
+            (id_, number, signs.of_outcome(outcome) if outcome else signs.RUNNING)
+            for id_, number, outcome in detail.siblings
+        ],
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Path
@@ -14,7 +15,8 @@ from dashboard.house import MAX_ID, House
 from dashboard.measured import facts, groups, stage_table
 from dashboard.signs import Sign
 from dashboard.timeline import timeline
-from farm.domain.outcomes import MEANING, Blame, Outcome
+from dashboard.words import count
+from farm.domain.outcomes import MEANING, Blame, Colour, Outcome
 from farm.store.people import Scope
 from farm.store.reads import runs as reads
 from farm.store.reads.runs import JobRow, RunDetail
@@ -54,27 +56,38 @@ def answer(detail: RunDetail) -> tuple[Sign, str]:
 def view(detail: RunDetail) -> dict[str, object]:
     """Everything that the template shows of a run."""
     attempts = [attempt for job in detail.jobs for attempt in job.attempts]
-    sign, words = answer(detail)
+    sign, said = answer(detail)
     order = [column.device.id for column in detail.matrix.columns if column.device]
     trouble = [a for a in attempts if a.retried or is_farm_trouble(a.outcome)]
-    counted = [a for a in attempts if not a.retried]
     return {
         "detail": detail,
         "incidents": incidents.groups(detail.incidents),
         "run": detail.run,
         "sign": sign,
-        "answer": words,
+        "answer": said,
         "live": detail.run.outcome is None,
         "uncollected": _uncollected(detail),
         "waiting": [job for job in detail.jobs if not job.attempts and job.outcome is None],
-        "attempts": [(job, attempt, attempt_sign(attempt)) for job, attempt in _with_jobs(detail.jobs, counted)],
-        "trouble": [(attempt, attempt_sign(attempt)) for attempt in trouble],
+        "attempts": [(job, attempt, attempt_sign(attempt)) for job in detail.jobs for attempt in job.attempts],
+        "trouble": trouble,
         "timeline": timeline(attempts, detail.temperatures, detail.at),
         "groups": groups(detail.measurements, order),
         "facts": facts(detail.measurements, order),
         "stages": stage_table(detail.stages),
-        "failed_jobs": [job for job in detail.jobs if job.outcome not in (None, Outcome.PASSED.value)],
+        "again": again_words(detail.jobs),
     }
+
+
+def again_words(jobs: Sequence[JobRow]) -> str | None:
+    """What the button says that runs once more what did not pass; None when there is nothing such."""
+    left = [job.outcome for job in jobs if job.outcome not in (None, Outcome.PASSED.value)]
+    if not left:
+        return None
+    if len(left) == len(jobs):
+        return "run again"
+    if all(signs.of_outcome(outcome).colour == Colour.BAD.value for outcome in left):
+        return f"run the {count(len(left), 'failed job')} again"
+    return f"run the {count(len(left), 'job')} that did not pass again"
 
 
 def _uncollected(detail: RunDetail) -> set[int]:
@@ -85,11 +98,6 @@ def _uncollected(detail: RunDetail) -> set[int]:
         for job in detail.jobs
         if job.outcome is None and not any(attempt.id in known for attempt in job.attempts)
     }
-
-
-def _with_jobs(jobs: tuple[JobRow, ...], attempts: list[AttemptRow]) -> list[tuple[JobRow, AttemptRow]]:
-    by_id = {job.id: job for job in jobs}
-    return [(by_id[attempt.job_id], attempt) for attempt in attempts]
 
 
 def attempt_sign(attempt: AttemptRow) -> Sign:

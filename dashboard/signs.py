@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from farm.domain.devices import Availability
 from farm.domain.outcomes import MEANING, Outcome, Phase, State, TestOutcome
+from farm.store.reads.results import result_word
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,9 @@ _TESTS = {
 
 
 def of_test(state: str, outcome: str | None, cause: str | None = None, message: str | None = None) -> Sign:
-    """Of one test: what the engine died of goes before the bare "failed"."""
-    if outcome in (TestOutcome.PASSED.value, TestOutcome.FAILED.value):
-        sign = of_outcome(cause if cause and outcome == TestOutcome.FAILED.value else outcome)
-    else:
-        key = outcome or state
-        sign = _TESTS.get(key, Sign("diamond", "farm", key))
+    """Of one test: what the engine died of, or the suite was stopped for, goes before the bare "failed" or "error"."""
+    word = result_word(state, outcome, cause)
+    sign = _TESTS.get(word) or of_outcome(word)
     return Sign(sign.shape, sign.colour, sign.word, message or ("" if outcome else sign.why))
 
 

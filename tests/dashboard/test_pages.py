@@ -215,7 +215,10 @@ def test_the_answer_stands_in_the_first_line(site: Site) -> None:
     expect(page.locator("#answer")).to_contain_text("crashed on 1 of 3 devices: rk-evb-v1")
     page.goto("/runs/7")
     expect(page.locator("#answer")).to_contain_text("passed on 3 of 3 devices")
-    expect(page.locator("#trouble")).to_contain_text("tried again")
+    lost = page.locator("#attempts li", has_text="try 1")
+    expect(lost).to_contain_text("tried again: the device went away (adb lost the device for 20 s in execute)")
+    expect(lost.get_by_role("link", name="runner log")).to_have_attribute("href", "/attempts/21?log=runner#log")
+    assert page.locator("#attempts").get_by_role("link", name="logcat").count() == 4, "a log of every try"
     page.goto("/runs/9")
     expect(page.locator("#answer")).to_contain_text("17 of 24 tests done")
     page.goto("/runs/10")

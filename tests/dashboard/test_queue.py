@@ -172,6 +172,14 @@ def test_what_failed_is_run_again_from_its_page(own_site: Site) -> None:
     expect(page.locator("#answer")).to_contain_text("queued")
 
 
+def test_a_cancelled_run_did_not_fail_and_is_run_again(own_site: Site) -> None:
+    page = own_site.page("/runs/8")
+    expect(page.locator("main")).not_to_contain_text("failed job")
+    page.get_by_role("button", name="run again", exact=True).click()
+    page.wait_for_url(re.compile(r"/runs/(1[1-9]|2\d)$"))
+    expect(page.locator("h1")).to_contain_text("(again)")
+
+
 def test_another_site_cannot_queue_or_cancel(site: Site) -> None:
     before = _runs(site)
     page = site.page("/")

@@ -97,6 +97,9 @@ def test_a_failed_test_shows_what_the_engine_died_of() -> None:
     assert signs.of_test("ended", "failed", "crashed").word == "crashed"
     assert signs.of_test("ended", "failed").word == "failed"
     assert signs.of_test("ended", "passed", "crashed").word == "passed"
+    hung = signs.of_test("ended", "error", "timed-out")
+    assert (hung.word, hung.colour) == ("timed out", "bad"), "a suite that hung is not the farm's trouble"
+    assert signs.of_test("not-run", None).word == "not run"
 
 
 def test_a_word_of_a_newer_farm_is_shown_as_it_is() -> None:
