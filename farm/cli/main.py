@@ -30,6 +30,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cancel": ("cancel", "Cancel a run."),
     "bundle": ("bundle", "Engine bundles: build, list, check."),
     "suite": ("suite", "Suite packs: pack, list."),
+    "verdict": ("verdict", "Judge runs of two builds: regressed, improved, unchanged?"),
+    "simulate": ("simulate", "Play a lab through before it is built: who would wait how long?"),
     "doctor": ("doctor", "What this machine has and lacks, with remedies."),
 }
 

@@ -1,0 +1,1 @@
+"""What `benchmarks/verdicts.py` judges with and by: noise, and the gates that other projects use."""
