@@ -72,3 +72,4 @@ class Context:
     needs: Needs
     principal: Callable[[Request], Principal]
     note: Callable[[Request], Note]
+    provider: str | None = None  # the identity provider that people may log in through, by its name

@@ -17,6 +17,10 @@ from dashboard.render import HEADERS, Renderer, Static
 #: What the form is told, in the words that the session routes use → what a person reads.
 _LOGIN_ERRORS = {
     "wrong-token": "That token is not known, has expired or was revoked.",
+    "oidc-state": "That login took too long, was used already, or began in another browser: begin again.",
+    "oidc-refused": "The identity provider did not let you through.",
+    "oidc-provider": "The identity provider could not be used; the farm's log says why. A token still works.",
+    "oidc-not-admitted": "The identity provider knows you, but this farm does not let you in: ask its admin.",
     "expired-link": "That login link was used already or is older than ten minutes: print a new one with `farm login`.",
 }
 
@@ -59,7 +63,7 @@ def _add_login(routes: APIRouter, context: Context, render: Renderer) -> None:
     ) -> Response:
         if context.viewer(request) is not None:
             return RedirectResponse("/", 303)
-        data = {"next": next, "trouble": _LOGIN_ERRORS.get(error)}
+        data = {"next": next, "trouble": _LOGIN_ERRORS.get(error), "provider": context.provider}
         return render.page(request, "login.html", data, viewer=None)
 
 

@@ -7,9 +7,13 @@
 | FARM_PORT         | port that the server listens on; 0: any free one              | 8765               |
 | FARM_DATABASE_URL | SQLAlchemy URL of the database                                | SQLite in the state folder |
 | FARM_INVENTORY    | the inventory file                                            | ./devices.yaml     |
+| FARM_ARTIFACTS    | where artifacts are kept: a folder or a URL (file://, s3://)  | in the state folder |
+| FARM_SERVER_URL   | address at which agents reach this server                     | the one it listens on |
+| FARM_SERVERS      | servers that the agent tries, separated by commas             | those in the database |
 | FARM_HOST_NAME    | name of this host in the inventory                            | local              |
 | FARM_ADB_PORT     | port of the farm's own adb server                             | a free one, then kept |
 | FARM_LOCKS        | folder of the locks that every farm and desk of one user shares | /tmp/farm-locks-UID |
+| FARM_OIDC_…       | login through an identity provider: `farm.oidc_settings`      | none               |
 
 Standard library only: the command line reads the same settings without paying for the server's imports.
 """
@@ -17,17 +21,24 @@ Standard library only: the command line reads the same settings without paying f
 from __future__ import annotations
 
 import os
+import re
 import socket
 import stat
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from farm.oidc_settings import Oidc, load_oidc
 
 DEFAULT_PORT = 8765
 #: Where the farm's own adb server is looked for a free port; 5037 belongs to the desk, 5554-5585 to emulators. Each
 #: state folder begins at another place, so that two farms that start together do not take one server for their own.
 ADB_PORTS = range(20037, 28037)
+#: Stores of artifacts that outlive the process and are the same from every host.
+ARTIFACT_SCHEMES = ("file", "s3", "gs", "abfs", "sftp")
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class SettingsError(ValueError):
@@ -45,6 +56,10 @@ class Settings:
     inventory: Path = Path("devices.yaml")
     host_name: str = "local"
     adb_port: int = 0  # 0: `choose_adb_port` finds one and the state folder remembers it
+    artifacts_url: str = ""
+    server_url: str = ""
+    servers: tuple[str, ...] = ()
+    oidc: Oidc | None = None
 
     @property
     def database(self) -> str:
@@ -77,17 +92,27 @@ def load(
     host: str | None = None,
     port: int | None = None,
     inventory: str | Path | None = None,
+    host_name: str | None = None,
+    servers: Sequence[str] = (),
 ) -> Settings:
     """Settings from flags (the arguments), then the environment, then the defaults. Raises SettingsError."""
     env = os.environ if environ is None else environ
+    try:
+        oidc = load_oidc(env)
+    except ValueError as wrong:
+        raise SettingsError(str(wrong)) from None
     return Settings(
         state=Path(state or env.get("FARM_STATE") or ".farm").expanduser().absolute(),
         host=host or env.get("FARM_HOST") or "127.0.0.1",
         port=_port("--port", port) if port is not None else _port("FARM_PORT", env.get("FARM_PORT"), DEFAULT_PORT),
         database_url=env.get("FARM_DATABASE_URL", ""),
         inventory=Path(inventory or env.get("FARM_INVENTORY") or "devices.yaml").expanduser().absolute(),
-        host_name=env.get("FARM_HOST_NAME") or "local",
+        host_name=_host_name(host_name or env.get("FARM_HOST_NAME") or "local"),
         adb_port=_port("FARM_ADB_PORT", env.get("FARM_ADB_PORT"), 0),
+        artifacts_url=_artifacts(env.get("FARM_ARTIFACTS", "")),
+        server_url=_server(env["FARM_SERVER_URL"]) if env.get("FARM_SERVER_URL") else "",
+        servers=tuple(_server(one) for one in servers or env.get("FARM_SERVERS", "").split(",") if one.strip()),
+        oidc=oidc,
     )
 
 
@@ -111,6 +136,30 @@ def locks_dir(environ: Mapping[str, str] | None = None) -> Path:
     except OSError as error:
         raise SettingsError(f"{folder} (the locks of this machine): {error.strerror}: {remedy}") from error
     return folder
+
+
+def _host_name(name: str) -> str:
+    if not _HOST_NAME.fullmatch(name):
+        raise SettingsError(f"the host name {name[:120]!r} cannot be: letters, digits, '.', '_' and '-', at most 100")
+    return name
+
+
+def _artifacts(place: str) -> str:
+    """A folder becomes absolute; of URLs only those that other hosts and the next start find again."""
+    scheme, sign, _ = place.partition("://")
+    if not sign:
+        return str(Path(place).expanduser().absolute()) if place else ""
+    if scheme not in ARTIFACT_SCHEMES:
+        known = ", ".join(f"{s}://" for s in ARTIFACT_SCHEMES)
+        raise SettingsError(f"FARM_ARTIFACTS is {place!r}: give a folder, or a URL that begins with one of {known}")
+    return place
+
+
+def _server(url: str) -> str:
+    url = url.strip().rstrip("/")
+    if not url.startswith(("http://", "https://")):
+        raise SettingsError(f"the server's address is {url!r}: give one like http://farm.example.com:8765")
+    return url
 
 
 def _port(name: str, value: object, default: int = 0) -> int:

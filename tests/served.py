@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import uvicorn
 from starlette.routing import BaseRoute, WebSocketRoute
 
 from farm.app import Farm, build
+from farm.oidc_settings import Oidc
 from farm.settings import Settings, load
 from farm.store import people
 from farm.store.people import Scope, TokenKind
@@ -50,14 +51,14 @@ class Served:
 
 
 @contextmanager
-def serve(state: Path, token: str | None = None) -> Iterator[Served]:
+def serve(state: Path, token: str | None = None, oidc: Oidc | None = None) -> Iterator[Served]:
     """The application on a free port of 127.0.0.1, with `server.json` and `cli-token` as in real life.
 
-    `token`: the admin's, for a state folder that has had its first start.
+    `token`: the admin's, for a state folder that has had its first start. `oidc`: whom people log in through.
     """
     from farm.server import _announce, _listen, _Server
 
-    settings = load({}, state=state, port=0)
+    settings = replace(load({}, state=state, port=0), oidc=oidc)
     farm = build(settings, work=False)
     listener = _listen(settings)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -32,7 +32,16 @@ from farm.store.people import Principal, Scope, TokenKind
 
 COOKIE = "farm_session"
 #: Paths that answer without a token; a trailing slash makes a prefix.
-PUBLIC = ("/login", "/login/once/", "/healthz", "/static/", "/favicon.ico")
+PUBLIC = (
+    "/login",
+    "/login/once/",
+    "/login/oidc",
+    "/login/oidc/back",
+    "/healthz",
+    "/static/",
+    "/favicon.ico",
+    "/api/channel",  # agents say who they are in their first frame (farm.api.channel)
+)
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _MAX_HEADER = 4096
 

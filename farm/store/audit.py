@@ -84,7 +84,7 @@ def record(
         tables.Audit(
             at=now,
             who=principal.name if principal else NOBODY,
-            token_id=principal.token_id if principal else None,
+            token_id=(principal.token_id or None) if principal else None,
             action=action[:60],
             target=_safe(target)[:200],
             detail={

@@ -67,6 +67,8 @@ PREFIX = {
     TokenKind.LOCAL: "farm_",
 }
 MAX_SECRET = 200
+#: `token_id` of who came without one.
+NO_TOKEN = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +215,7 @@ def derive_token(
         until=stands_until(session, who),
         team=session.scalar(select(Token.team).where(Token.id == who.token_id)),
         quota=who.quota,
-        parent_id=who.root_id,
+        parent_id=who.root_id or None,
     )
 
 
@@ -264,6 +266,11 @@ def effective_scopes(scopes: Iterable[str], role: str) -> frozenset[str]:
     allowed = role_scopes(role)
     held = frozenset(scopes)
     return held & allowed if Scope.ADMIN.value in allowed or Scope.ADMIN.value not in held else allowed
+
+
+def without_token(user: User, kind: str) -> Principal:
+    """`user`, who has shown otherwise who they are: with all that the role allows."""
+    return Principal(user.id, user.name, user.team, user.role, role_scopes(user.role), NO_TOKEN, kind)
 
 
 def touch_token(session: Session, token_id: int, now: datetime) -> None:
