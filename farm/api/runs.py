@@ -59,6 +59,12 @@ class NewRun(BaseModel):
         return env
 
 
+class Draft(NewRun):
+    """A run of a bundle that is still to be sent: `bundle` is its name, `abis` what it has files for."""
+
+    abis: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(min_length=1, max_length=100)
+
+
 class Question(BaseModel):
     """A selector to be tried out."""
 
@@ -92,7 +98,20 @@ def submit(
 ) -> dict[str, Any]:
     """Refused with 422 when it cannot work: nothing matches (with the nearest devices and what differs), an unknown
     bundle or suite, no file for a device's ABI. The same Idempotency-Key twice gives the same run."""
-    request = door.RunRequest(
+    run_id = door.submit(farm.db, _request(new, who, idempotency_key), farm.now())
+    note.target = f"run {run_id}"
+    note.detail = {"bundle": new.bundle, "suites": new.suites, "selector": new.selector, "class": new.klass}
+    return {"id": run_id, "path": f"/runs/{run_id}"}
+
+
+@router.post("/check", summary="Whether a run would be queued", dependencies=[needs(Scope.READ)])
+def check(farm: Farm, who: Who, draft: Draft) -> dict[str, Any]:
+    """The devices that it would run on, or the refusal that the run would get: asked before a bundle is sent."""
+    return {"devices": door.check_run(farm.db, _request(draft, who, None), draft.abis)}
+
+
+def _request(new: NewRun, who: Who, idempotency_key: str | None) -> door.RunRequest:
+    return door.RunRequest(
         bundle=new.bundle,
         suites=tuple(new.suites),
         selector=new.selector,
@@ -107,10 +126,6 @@ def submit(
         team=who.team,
         idempotency_key=idempotency_key,
     )
-    run_id = door.submit(farm.db, request, farm.now())
-    note.target = f"run {run_id}"
-    note.detail = {"bundle": new.bundle, "suites": new.suites, "selector": new.selector, "class": new.klass}
-    return {"id": run_id, "path": f"/runs/{run_id}"}
 
 
 @router.post("/preview", summary="What a selector picks", dependencies=[needs(Scope.READ)])

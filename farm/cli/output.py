@@ -94,6 +94,11 @@ def duration(seconds: float | None) -> str:
     return "—"
 
 
+def count(number: int, what: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def size(count: float) -> str:
     """`1.5 GB` (decimal units)."""
     for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +54,7 @@ def command(
     Exit codes: 0 passed, 1 failed, 2 the farm's own trouble, 3 refused, 4 the wait expired, 5 cancelled.
     """
     client = connect()
-    request = {
-        "bundle": resolve_bundle(client, bundle),
+    request: dict[str, Any] = {
         "suites": list(suites),
         "selector": selector,
         "pack": resolve_pack(client, pack) if pack else None,
@@ -63,6 +64,7 @@ def command(
         "tests": list(tests) or None,
         "env": parse_env(env),
     }
+    request["bundle"] = resolve_bundle(client, bundle, request)
     run_id = submit(client, request)
     note(f"Run {run_id}: {client.page(f'/runs/{run_id}')}")
     if not wait:
@@ -80,11 +82,8 @@ def command(
 
 def submit(client: Client, request: dict[str, Any]) -> int:
     """Queue the run; a refusal shows the nearest devices and what differs."""
-    try:
+    with _explained():
         return int(client.post("/api/runs", request)["id"])
-    except HttpError as refused:
-        _explain(refused)
-        raise
 
 
 def follow(client: Client, run_id: int, timeout_s: float) -> dict[str, Any]:
@@ -100,6 +99,15 @@ def follow(client: Client, run_id: int, timeout_s: float) -> dict[str, Any]:
         ) from None
 
 
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except HttpError as refused:
+        _explain(refused)
+        raise
+
+
 def _explain(refused: HttpError) -> None:
     detail = refused.error.get("detail")
     nearest = detail.get("nearest") if isinstance(detail, dict) else None
@@ -110,13 +118,18 @@ def _explain(refused: HttpError) -> None:
         console(stderr=True).print(cell(f"  nearest: {words}", "dim"))
 
 
-def resolve_bundle(client: Client, bundle: str) -> str:
-    """A folder is sent first (what the farm lacks of it); anything else is a hash or a name already."""
+def resolve_bundle(client: Client, bundle: str, request: dict[str, Any]) -> str:
+    """A folder is sent first (what the farm lacks of it), unless `request`, the rest of the run, would be refused with
+    it; anything else is a hash or a name already."""
     if not _is_folder(bundle):
         return bundle
     from farm.cli.upload import send_bundle
 
-    return str(send_bundle(client, Path(bundle))["hash"])
+    def check(manifest: dict[str, Any]) -> None:
+        with _explained():
+            client.post("/api/runs/check", {**request, "bundle": manifest["name"], "abis": list(manifest["files"])})
+
+    return str(send_bundle(client, Path(bundle), check)["hash"])
 
 
 def resolve_pack(client: Client, pack: str) -> str:

@@ -18,15 +18,14 @@ from typing import IO, Any, cast
 
 from farm.cli.client import Client, HttpError
 from farm.cli.errors import CliError
-from farm.cli.output import note, size
+from farm.cli.output import count, note, size
 from farm.domain.bundles import bundle_paths, read_bundle
+from farm.domain.executables import HEAD, misfits
 from farm.domain.manifests import ManifestError, normal_mode
 from farm.domain.outcomes import ExitCode
-from farm.domain.packs import read_pack
+from farm.domain.packs import read_pack, takes_file, takes_folder
 
 BLOCK = 1 << 20
-#: Left out of a suite pack: caches, and what editors and version control leave behind.
-SKIPPED = frozenset({"__pycache__", "node_modules"})
 _MAX_TEXT = 1 << 20
 Told = Callable[[int], None]
 
@@ -40,12 +39,16 @@ class Packed:
 
 
 def read_bundle_folder(folder: Path) -> Packed:
-    """The bundle in `folder`: bundle.yaml and every file that it names. Raises CliError."""
+    """The bundle in `folder`: bundle.yaml and all that it names; programs must fit their ABI. Raises CliError."""
     try:
         declared = read_bundle(_text(folder, "bundle.yaml"))
     except ManifestError as wrong:
         raise _refused(wrong) from None
-    return _pack(folder, declared, sorted(bundle_paths(declared)))
+    packed = _pack(folder, declared, sorted(bundle_paths(declared)))
+    misfit = misfits(packed.manifest, lambda path: _head(folder / path))
+    if misfit:
+        raise CliError("; ".join(misfit), "build it for that ABI, or declare it as what it is", ExitCode.REFUSED)
+    return packed
 
 
 def read_pack_folder(folder: Path) -> Packed:
@@ -57,9 +60,16 @@ def read_pack_folder(folder: Path) -> Packed:
     return _pack(folder, declared, _below(folder))
 
 
-def send_bundle(client: Client, folder: Path) -> dict[str, Any]:
-    """Send what the farm lacks and record the bundle; its answer: hash, name, bytes, new."""
-    return _send(client, "/api/bundles", read_bundle_folder(folder))
+def send_bundle(
+    client: Client, folder: Path, before: Callable[[dict[str, Any]], None] = lambda _manifest: None
+) -> dict[str, Any]:
+    """Send what the farm lacks and record the bundle; its answer: hash, name, bytes, new.
+
+    `before` gets the manifest before anything is sent, and may raise.
+    """
+    bundle = read_bundle_folder(folder)
+    before(bundle.manifest)
+    return _send(client, "/api/bundles", bundle)
 
 
 def send_pack(client: Client, folder: Path) -> dict[str, Any]:
@@ -77,7 +87,7 @@ def _send(client: Client, address: str, packed: Packed) -> dict[str, Any]:
         missing = [str(entry) for entry in answer.error["detail"]["missing"]]
     sizes = {entry["sha256"]: entry["size"] for entry in packed.manifest["content"].values()}
     total = sum(sizes[sha256] for sha256 in missing)
-    note(f"Sending {len(missing)} {'file' if len(missing) == 1 else 'files'}, {size(total)} …")
+    note(f"Sending {count(len(missing), 'file')}, {size(total)} …")
     with _bar(total) as told:
         for sha256 in missing:
             with packed.paths[sha256].open("rb") as file:
@@ -146,13 +156,18 @@ def _facts(path: Path) -> tuple[str, int, int]:
     return digest.hexdigest(), length, mode
 
 
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(HEAD)
+
+
 def _below(folder: Path) -> list[str]:
     found: list[str] = []
     for root, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if name not in SKIPPED and not name.startswith(".")]
+        folders[:] = filter(takes_folder, folders)
         for name in files:
             path = Path(root, name)
-            if stat.S_ISREG(path.lstat().st_mode) and not name.startswith(".") and not name.endswith(".pyc"):
+            if takes_file(name) and stat.S_ISREG(path.lstat().st_mode):
                 found.append(path.relative_to(folder).as_posix())
     return sorted(found)
 

@@ -7,6 +7,7 @@ git_sha: null
 adapter: events                     # events, llama-bench, generic
 entry: farm-engine                  # a name in files
 files: {x86_64: {farm-engine: bin/x86_64/farm-engine}}
+scripts: []                         # names in files that are scripts on purpose: they fit every ABI
 models: {tiny: models/tiny.gguf}
 default_model: tiny
 parameters: {threads: 1}
@@ -26,8 +27,8 @@ from farm.domain.yaml_lines import Checker, kind
 
 ADAPTERS = ("events", "llama-bench", "generic")
 _BUNDLE_KEYS = (
-    "format", "name", "version", "git_sha", "adapter", "entry", "files", "models", "default_model", "parameters",
-    "budgets", "generic",
+    "format", "name", "version", "git_sha", "adapter", "entry", "files", "scripts", "models", "default_model",
+    "parameters", "budgets", "generic",
 )  # fmt: skip
 
 
@@ -68,6 +69,7 @@ def _bundle(check: Checker, body: Mapping[str, Any]) -> dict[str, Any]:
     for abi, names in files.items():
         if entry is not None and entry not in names:
             check.wrong(("files", abi), f"entry {entry!r} is missing for {abi}", did_you_mean(entry, names))
+    scripts = _scripts(check, body.get("scripts"), {name for names in files.values() for name in names})
     models = _paths(check, body.get("models"), ("models",))
     default = check.text(body.get("default_model"), ("default_model",), "default_model")
     if default is not None and default not in models:
@@ -83,12 +85,24 @@ def _bundle(check: Checker, body: Mapping[str, Any]) -> dict[str, Any]:
         "adapter": adapter,
         "entry": entry,
         "files": files,
+        **({"scripts": scripts} if scripts else {}),  # left out where there are none: older bundles keep their hash
         "models": models,
         "default_model": default or next(iter(models), None),
         "parameters": _plain(check, body.get("parameters"), ("parameters",)),
         "budgets": _plain(check, body.get("budgets"), ("budgets",)),
         "generic": _plain(check, generic, ("generic",)) if isinstance(generic, dict) else None,
     }
+
+
+def _scripts(check: Checker, value: Any, names: set[str]) -> list[str]:
+    made: list[str] = []
+    for index, item in enumerate(check.sequence(value, ("scripts",), "scripts")):
+        if isinstance(item, str) and item in names:
+            made.append(item)
+        else:
+            hint = did_you_mean(str(item), names) or f"known here: {', '.join(sorted(names))}"
+            check.wrong(("scripts", index), f"{item!r} in scripts is no name in files", hint)
+    return sorted(set(made))
 
 
 def _paths(check: Checker, value: Any, path: tuple[Any, ...]) -> dict[str, str]:

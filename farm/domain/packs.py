@@ -21,6 +21,8 @@ from farm.domain.yaml_lines import Checker
 
 _SUITE_KEYS = ("path", "needs", "settle", "limits", "title", "description")
 _SETTLE = {"max_temperature_c": (1.0, 150.0), "timeout_s": (0.0, 86400.0)}
+#: Folders that are never part of a pack: what interpreters and package managers leave behind.
+_SKIPPED = frozenset({"__pycache__", "node_modules"})
 _LIMITS = {"suite_s": (1.0, 86400.0), "silence_s": (1.0, 86400.0)}
 
 
@@ -32,6 +34,25 @@ def read_pack(text: str) -> dict[str, Any]:
 def check_pack(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """A whole manifest with content, from outside: normalised, or ManifestError."""
     return verify("suite pack manifest", manifest, _pack, lambda _declared: set())
+
+
+def takes_folder(name: str) -> bool:
+    """Whether a folder of this name below suite.yaml belongs to the pack: no caches, nothing hidden."""
+    return name not in _SKIPPED and not name.startswith(".")
+
+
+def takes_file(name: str) -> bool:
+    """The same for a regular file; links are never followed."""
+    return not name.startswith(".") and not name.endswith(".pyc")
+
+
+def suites_without_files(manifest: Mapping[str, Any]) -> list[str]:
+    """What is wrong with suites whose folder the pack's content lacks."""
+    return [
+        f"suite {key!r} has no file below {suite['path']!r}"
+        for key, suite in manifest["suites"].items()
+        if not any(path == suite["path"] or path.startswith(suite["path"] + "/") for path in manifest["content"])
+    ]
 
 
 def _pack(check: Checker, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,9 +79,7 @@ def _suite(check: Checker, key: str, entry: Any) -> dict[str, Any]:
         parse(needs)
     except SelectorError as error:
         check.wrong((*path, "needs"), f"needs is no selector: {error.message}", error.suggestion)
-    settle = _numbers(
-        check, body.get("settle"), (*path, "settle"), {"max_temperature_c": (1, 150), "timeout_s": (0, 86400)}
-    )
+    settle = _numbers(check, body.get("settle"), (*path, "settle"), _SETTLE)
     limits = _numbers(check, body.get("limits"), (*path, "limits"), _LIMITS)
     words = {w: check.text(body.get(w), (*path, w), w, limit=2000) for w in ("title", "description")}
     return {"path": folder, "needs": needs, "settle": settle, "limits": limits, **words}

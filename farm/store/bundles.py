@@ -15,15 +15,14 @@ from sqlalchemy.orm import Session
 
 from farm.domain import manifests
 from farm.domain.bundles import bundle_paths, check_bundle, read_bundle
+from farm.domain.executables import HEAD, misfits
 from farm.domain.manifests import ManifestError
-from farm.domain.packs import check_pack, read_pack
+from farm.domain.packs import check_pack, read_pack, suites_without_files, takes_file, takes_folder
 from farm.domain.yaml_lines import FileError
 from farm.store import tables
 from farm.store.artifacts import ArtifactStore
 from farm.store.bus import touch
 
-#: Never part of a suite pack: caches and what editors and version control leave behind.
-SKIPPED = frozenset({"__pycache__", ".git", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
 MAX_MANIFEST_TEXT = 1 << 20
 
 
@@ -56,7 +55,6 @@ def import_pack(session: Session, store: ArtifactStore, folder: Path, now: datet
     """The same for a folder with suite.yaml; every file below it belongs to the pack."""
     declared = read_pack(_text(folder, "suite.yaml"))
     manifest = {**declared, "content": _store(store, folder, pack_files(folder), "suite.yaml")}
-    _check_suite_folders(manifest)
     return register_pack(session, store, manifest, now, by)
 
 
@@ -65,6 +63,7 @@ def register_bundle(
 ) -> Imported:
     """Record a bundle whose files were stored before. Raises ManifestError, MissingBlobs."""
     checked = _complete(store, check_bundle(manifest))
+    _refuse("bundle manifest", misfits(checked, lambda path: _head(store, checked["content"][path]["sha256"])))
 
     def row(hash: str) -> tables.Bundle:
         return tables.Bundle(
@@ -87,7 +86,7 @@ def register_pack(
 ) -> Imported:
     """The same for a suite pack."""
     checked = _complete(store, check_pack(manifest))
-    _check_suite_folders(checked)
+    _refuse("suite.yaml", suites_without_files(checked))
 
     def row(hash: str) -> tables.SuitePack:
         return tables.SuitePack(
@@ -128,10 +127,10 @@ def pack_files(folder: Path) -> list[str]:
     """Every regular file of a suite pack's folder, as relative paths, sorted; links and caches are left out."""
     found: list[str] = []
     for root, folders, files in os.walk(folder):
-        folders[:] = sorted(f for f in folders if f not in SKIPPED and not f.startswith("."))
+        folders[:] = sorted(f for f in folders if takes_folder(f))
         for name in files:
             path = Path(root, name)
-            if stat.S_ISREG(path.lstat().st_mode) and not name.startswith(".") and not name.endswith(".pyc"):
+            if takes_file(name) and stat.S_ISREG(path.lstat().st_mode):
                 found.append(path.relative_to(folder).as_posix())
     return sorted(found)
 
@@ -174,14 +173,14 @@ def _complete(store: ArtifactStore, manifest: dict[str, Any]) -> dict[str, Any]:
     return manifest
 
 
-def _check_suite_folders(manifest: Mapping[str, Any]) -> None:
-    errors = [
-        FileError(0, f"suite {key!r} has no file below {suite['path']!r}")
-        for key, suite in manifest["suites"].items()
-        if not any(path == suite["path"] or path.startswith(suite["path"] + "/") for path in manifest["content"])
-    ]
-    if errors:
-        raise ManifestError("suite.yaml", errors)
+def _head(store: ArtifactStore, sha256: str) -> bytes:
+    with store.open(sha256) as file:
+        return file.read(HEAD)
+
+
+def _refuse(file: str, wrong: list[str]) -> None:
+    if wrong:
+        raise ManifestError(file, [FileError(0, words) for words in wrong])
 
 
 def _record(

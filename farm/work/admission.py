@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -18,25 +17,13 @@ from farm.domain.names import did_you_mean, suggest
 from farm.domain.selector_terms import quoted
 from farm.domain.selectors import Mismatch, Selector, SelectorError, nearest, parse
 from farm.store import devices, runs, tables
-
-if TYPE_CHECKING:
-    from farm.work.submit import RunRequest
+from farm.work.request import Refused, RunRequest
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 MAX_ENV = 32 * 1024
 MAX_PARAMS = 64 * 1024
 MAX_TESTS = 2000
 _AWAY = {Availability.GONE, Availability.STALE, Availability.QUARANTINED, Availability.MAINTENANCE}
-
-
-class Refused(Exception):
-    """A submission that cannot work, refused at once. `code` is stable; `detail` is JSON for tools."""
-
-    def __init__(self, code: str, message: str, detail: Mapping[str, Any] | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.detail: dict[str, Any] = dict(detail or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +38,34 @@ class Admitted:
 
 def admit(session: Session, request: RunRequest, now: datetime) -> Admitted:
     """Raises Refused with the first thing that cannot work."""
-    if request.klass not in HANDICAP_S:
-        raise Refused("unknown-class", f"class {request.klass!r} is none of {', '.join(HANDICAP_S)}")
-    if request.mode not in ("each", "any"):
-        raise Refused("unknown-mode", f"mode {request.mode!r} is neither each nor any")
-    bundle, pack = _bundle(session, request.bundle), _pack(session, request.pack)
+    _form(request)  # words about the request before words about the bundle
+    bundle = _bundle(session, request.bundle)
+    pack, working, left_out = check(session, request, bundle.name, list(bundle.manifest["files"]), now)
+    return Admitted(bundle, pack, working, left_out)
+
+
+def check(
+    session: Session, request: RunRequest, bundle: str, abis: Sequence[str], now: datetime
+) -> tuple[tables.SuitePack, list[DeviceFacts], list[dict[str, str]]]:
+    """Everything but whether the bundle is there: the pack, the devices, and those left out. Raises Refused."""
+    _form(request)
+    pack = _pack(session, request.pack)
     _suites(request.suites, pack)
     _tests(request.tests, pack)
     known = devices.facts(session)
     _environment(request.env, known)
+    fits = _matching(wants_of(request.selector, request.suites, pack), known)
+    _abis(bundle, abis, fits)
+    return pack, *_usable(fits, now)
+
+
+def _form(request: RunRequest) -> None:
+    if request.klass not in HANDICAP_S:
+        raise Refused("unknown-class", f"class {request.klass!r} is none of {', '.join(HANDICAP_S)}")
+    if request.mode not in ("each", "any"):
+        raise Refused("unknown-mode", f"mode {request.mode!r} is neither each nor any")
     if len(json.dumps(dict(request.params), default=str)) > MAX_PARAMS:
         raise Refused("params-too-long", f"params are longer than {MAX_PARAMS} characters")
-    wants = wants_of(request.selector, request.suites, pack)
-    fits = _matching(wants, known)
-    _abis(bundle, fits)
-    working, left_out = _usable(fits, now)
-    return Admitted(bundle, pack, working, left_out)
 
 
 def wants_of(selector: str, suites: Iterable[str], pack: tables.SuitePack) -> tuple[Selector, ...]:
@@ -178,9 +177,8 @@ def _no_match(wanted: Selector, missed: list[Mismatch], known: Sequence[DeviceFa
     return Refused("no-match", f"no device matches {wanted.text!r}; nearest: {words}", detail)
 
 
-def _abis(bundle: tables.Bundle, fits: Sequence[DeviceFacts]) -> None:
+def _abis(bundle: str, abis: Sequence[str], fits: Sequence[DeviceFacts]) -> None:
     """A bundle without a file for a device's ABI must not reach that device."""
-    abis = list(bundle.manifest["files"])
     wrong = [d for d in fits if d.labels.get("abi") not in abis]
     if not wrong:
         return
@@ -188,8 +186,8 @@ def _abis(bundle: tables.Bundle, fits: Sequence[DeviceFacts]) -> None:
     hint = "" if len(wrong) == len(fits) else f"; narrow the selector with: {selector_of('abi', abis).text}"
     raise Refused(
         "no-abi",
-        f"bundle {bundle.name} has files for {', '.join(abis)} and none for {named}{hint}",
-        {"bundle_abis": abis, "devices": [{"device": d.name, "abi": d.labels.get("abi")} for d in wrong]},
+        f"bundle {bundle} has files for {', '.join(abis)} and none for {named}{hint}",
+        {"bundle_abis": list(abis), "devices": [{"device": d.name, "abi": d.labels.get("abi")} for d in wrong]},
     )
 
 

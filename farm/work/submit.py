@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -15,33 +15,15 @@ from farm.domain.outcomes import Outcome, State
 from farm.domain.selectors import Mismatch, SelectorError, nearest, parse
 from farm.store import devices, runs, tables
 from farm.store.bus import touch
-from farm.store.locks import hold_run
 from farm.store.db import Database
-from farm.work.admission import Admitted, Refused, admit, selector_of
+from farm.store.locks import hold_run
+from farm.work.admission import Admitted, admit, check, selector_of
+from farm.work.request import Refused, RunRequest
 
 __all__ = [
-    "Matching", "Mismatch", "Preview", "Refused", "RunRequest", "SelectorError", "cancel", "preview", "rerun_failed",
-    "submit",
+    "Matching", "Mismatch", "Preview", "Refused", "RunRequest", "SelectorError", "cancel", "check_run", "preview",
+    "rerun_failed", "submit",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """What somebody wants run. `bundle` and `pack` are a hash, a hash's beginning (8 or more) or a name (newest)."""
-
-    bundle: str
-    suites: tuple[str, ...]
-    selector: str = "*"
-    pack: str | None = None  # None: the built-in pack
-    klass: str = "manual"  # debug, pr, manual, nightly
-    title: str | None = None
-    mode: Literal["each", "any"] = "each"  # a job per matching device, or one job on whichever is free first
-    tests: tuple[str, ...] | None = None
-    env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # "*", device name or serial -> variables
-    params: Mapping[str, Any] = field(default_factory=dict)
-    created_by: str | None = None
-    team: str = "default"
-    idempotency_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +59,16 @@ def submit(db: Database, request: RunRequest, now: datetime | None = None) -> in
             return known
         admitted = admit(session, request, now)
         return _queue(session, request, admitted, now)
+
+
+def check_run(db: Database, request: RunRequest, abis: Sequence[str]) -> list[str]:
+    """The devices that a run of a bundle would get which the farm does not have yet. Raises Refused.
+
+    `request.bundle` is what the bundle is called, `abis` what it has files for: asked before it is sent.
+    """
+    with db.read() as session:
+        _, working, _ = check(session, request, request.bundle, abis, db.now(session))
+        return [device.name for device in working]
 
 
 def preview(db: Database, selector: str, bundle: str | None = None) -> Preview:

@@ -22,6 +22,7 @@ version: 1.0.0
 adapter: events
 entry: engine
 files: {{x86_64: {{engine: bin/engine}}}}
+scripts: [engine]
 models: {{tiny: models/tiny.gguf}}
 """
 
@@ -70,7 +71,7 @@ def test_a_blob_with_another_hash_is_refused_and_nothing_of_it_is_kept(served: S
     answer = served.ask("PUT", f"/api/blobs/{announced}", content=b"something else")
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "wrong-hash")
     assert served.ask("HEAD", f"/api/blobs/{announced}").status_code == 404
-    assert not list((served.settings.artifacts / "tmp").iterdir())
+    assert not list((Path(served.settings.artifacts) / "tmp").iterdir())
 
 
 @pytest.mark.parametrize("address", ["0" * 63, "G" * 64, "A" * 64, "..%2f" + "0" * 60, "0" * 65])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,31 @@ def test_an_executable_of_another_abi_is_refused_before_anything_is_sent(farm_se
         done = run(farm_server, "bundle", command, str(folder))
         assert done.code == 3
         assert "declared for x86_64 but built for arm64-v8a" in done.err
+
+
+def test_a_script_that_is_declared_as_a_program_is_refused(farm_server: Served, tmp_path: Path) -> None:
+    folder = bundle_folder(tmp_path / "b", "a-script")
+    text = (folder / "bundle.yaml").read_text().replace("x86_64", "arm64-v8a").replace("scripts: [engine]\n", "")
+    (folder / "bundle.yaml").write_text(text)
+    done = run(farm_server, "bundle", "check", str(folder))
+    assert done.code == 3
+    assert "bin/engine is a script, declared as a program for arm64-v8a" in done.err
+    (folder / "bundle.yaml").write_text(text.replace("models:", "scripts: [engine]\nmodels:").replace("tiny: ", "a: "))
+    assert "2 files" in run(farm_server, "bundle", "check", str(folder)).err
+
+
+def test_a_bundle_for_another_abi_than_the_devices_is_refused_before_it_is_sent(
+    farm_server: Served, tmp_path: Path
+) -> None:
+    an_attempt(farm_server)
+    folder = bundle_folder(tmp_path / "b", "for-other-phones", os.urandom(1000))
+    text = (folder / "bundle.yaml").read_text()
+    (folder / "bundle.yaml").write_text(text.replace("x86_64", "arm64-v8a"))
+    done = run(farm_server, "run", str(folder), "--suite", "smoke", "--pack", "p", "--no-wait")
+    assert done.code == 3, done.err
+    assert "bundle for-other-phones has files for arm64-v8a and none for" in done.err
+    assert "Sending" not in done.err
+    assert "for-other-phones" not in run(farm_server, "bundle", "list").out
 
 
 def test_a_suite_pack_is_sent_and_listed(farm_server: Served, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ git_sha: null
 adapter: events
 entry: engine
 files: {x86_64: {engine: bin/x86_64/engine}, arm64-v8a: {engine: bin/arm64/engine}}
+scripts: [engine]
 models: {tiny: models/tiny.gguf}
 parameters: {threads: 1}
 """
@@ -224,3 +225,14 @@ def test_the_store_works_over_any_filesystem_that_fsspec_knows() -> None:
     sha256, _ = store.put(io.BytesIO(b"remote"))
     assert store.has(sha256)
     assert store.local_path(sha256).read_bytes() == b"remote"
+
+
+def test_a_program_of_another_abi_is_refused_by_the_store_whatever_its_sender_checked(
+    bundle_folder: Path, store: ArtifactStore, db: Database
+) -> None:
+    arm64 = b"\x7fELF\x02\x01\x01" + b"\0" * 11 + (183).to_bytes(2, "little") + b"\0" * 44
+    (bundle_folder / "bin/x86_64/engine").write_bytes(arm64)
+    with pytest.raises(ManifestError, match="declared for x86_64 but built for arm64-v8a"), db.session() as session:
+        bundles.import_bundle(session, store, bundle_folder, NOW, None)
+    with db.read() as session:
+        assert session.query(tables.Bundle).count() == 0

@@ -16,6 +16,7 @@ version: 0.1.0
 adapter: events
 entry: engine
 files: {x86_64: {engine: bin/x86_64/engine}}
+scripts: [engine]
 models: {tiny: models/tiny.gguf}
 """
 PACK = """
