@@ -21,13 +21,14 @@ from typing import Any, TypeVar
 
 import click
 
+from farm.cli import faults as fault_specs
 from farm.cli import processes
 from farm.cli.client import Client, connect
 from farm.cli.demo_parts import DEVICES, ROOT, Parts
 from farm.cli.errors import CliError
 from farm.cli.output import note, print_json
 from farm.cli.run import follow, submit
-from farm.cli.summary import believable, exit_code, summary
+from farm.cli.summary import believable, exit_code, exit_words, summary
 from farm.settings import DEFAULT_PORT, Settings, load, port_is_free
 
 T = TypeVar("T")
@@ -50,9 +51,11 @@ FAULT_VARIABLE = "FARM_ENGINE_FAULT"
 def command(once: bool, as_json: bool, faults: tuple[str, ...], fault_device: str | None, keep: bool) -> int:
     """Three virtual devices, an engine, suites and a dashboard.
 
-    Stays up until Ctrl-C. Exit codes: 0 passed, 1 failed, 2 the farm's own trouble.
+    Stays up until Ctrl-C. Exit codes: 0 passed, 1 failed, 2 the farm's own trouble, 3 refused, 5 interrupted.
     """
     settings = _settings()
+    single = fault_specs.check(faults)
+    fault_specs.check_device(fault_device, _device_names(settings), single)
     _check_tools()
     _check_alone(settings)
     demo = Demo(settings, Parts(settings))
@@ -60,10 +63,12 @@ def command(once: bool, as_json: bool, faults: tuple[str, ...], fault_device: st
         if not (once and keep):
             stack.callback(demo.stop)
         client, bundle = demo.start()
-        detail = demo.run(client, bundle, faults, fault_device)
+        detail = demo.run(client, bundle, single, fault_device)
         shown = result(client, demo, detail)
         if as_json:
             print_json(shown)
+            for line in shown["run"]["warnings"]:
+                note(line)
         else:
             from farm.cli.show import print_run
 
@@ -74,6 +79,8 @@ def command(once: bool, as_json: bool, faults: tuple[str, ...], fault_device: st
             note(f"Left running: {client.url}. End it: farm down --all --state {settings.state}")
         else:
             note(f"Everything is stopped again. To look at its pages: farm up --state {settings.state}")
+    if words := exit_words(shown["run"]):
+        note(words)
     return exit_code(shown["run"]["outcome"])
 
 
@@ -111,7 +118,7 @@ class Demo:
 
         return client, str(send_bundle(client, folder)["hash"])
 
-    def run(self, client: Client, bundle: str, faults: tuple[str, ...], fault_device: str | None) -> dict[str, Any]:
+    def run(self, client: Client, bundle: str, faults: list[str], fault_device: str | None) -> dict[str, Any]:
         """Queue the suites on the three devices and wait for the end; the run's detail."""
         serials = [device.serial for device in DEVICES]
         request = {
@@ -217,6 +224,19 @@ def _settings() -> Settings:
     wanted = range(settings.port or DEFAULT_PORT, (settings.port or DEFAULT_PORT) + 200)
     port = next((port for port in wanted if port < 65536 and port_is_free(port)), 0)
     return dataclasses.replace(settings, port=port, inventory=inventory)
+
+
+def _device_names(settings: Settings) -> list[str]:
+    """Serial numbers of the demo's devices, and the names that the inventory gives them."""
+    from farm.domain.inventory import Inventory, parse
+
+    serials = [device.serial for device in DEVICES]
+    try:
+        inventory = parse(settings.inventory.read_text())
+    except (OSError, UnicodeDecodeError):
+        return serials
+    found = [inventory.device(serial) for serial in serials] if isinstance(inventory, Inventory) else []
+    return [*(entry.name for entry in found if entry is not None), *serials]
 
 
 def _check_alone(settings: Settings) -> None:

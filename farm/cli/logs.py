@@ -29,9 +29,9 @@ def command(target: str, follow: bool, is_attempt: bool, which: str, tail: int |
     client = connect()
     attempts = _attempts(client, target, is_attempt)
     for attempt, title in attempts:
-        if len(attempts) > 1:
-            note(f"── {title} ──")
-        _print_log(client, attempt, which, follow, -tail if tail else 0)
+        heading = f"── {title} ──" if len(attempts) > 1 else ""
+        if not _print_log(client, attempt, which, follow, -tail if tail else 0, heading):
+            note(f"── {title}: no {which} log ──")
     return 0
 
 
@@ -62,7 +62,9 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _print_log(client: Client, attempt: int, which: str, follow: bool, offset: int) -> None:
+def _print_log(client: Client, attempt: int, which: str, follow: bool, offset: int, heading: str) -> bool:
+    """Whether there was anything to print; the heading stands above it."""
+    said = False
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     at_terminal = sys.stdout.isatty()
     while True:
@@ -72,6 +74,9 @@ def _print_log(client: Client, attempt: int, which: str, follow: bool, offset: i
             if error.status == 404:
                 raise CliError(error.message, "`farm runs` lists the runs", ExitCode.REFUSED) from None
             raise
+        if data and not said and heading:
+            note(heading)
+        said = said or bool(data)
         text = decoder.decode(data)
         sys.stdout.write(plain(text) if at_terminal else text)
         sys.stdout.flush()
@@ -79,5 +84,5 @@ def _print_log(client: Client, attempt: int, which: str, follow: bool, offset: i
         if data:
             continue
         if not follow or headers.get("x-log-live") != "true":
-            return
+            return said
         time.sleep(POLL_S)

@@ -14,7 +14,7 @@ from farm.cli.client import Client, HttpError, connect
 from farm.cli.errors import CliError
 from farm.cli.output import cell, console, note, print_json
 from farm.cli.show import print_run
-from farm.cli.summary import exit_code, summary
+from farm.cli.summary import exit_code, exit_words, summary
 from farm.domain.outcomes import ExitCode
 
 DEFAULT_WAIT_S = 4 * 3600
@@ -77,6 +77,8 @@ def command(
         print_json({**shown, "url": client.page(f"/runs/{run_id}")})
     else:
         print_run(detail)
+    if words := exit_words(shown):
+        note(words)
     return exit_code(shown["outcome"])
 
 

@@ -8,25 +8,39 @@ import click
 
 from farm.cli.client import connect
 from farm.cli.output import cell, console, figure, note, outcome_text, print_json, table
-from farm.cli.summary import believable, summary
+from farm.cli.summary import believable, retry_words, summary
+from farm.cli.summary import exit_code as code_of
+from farm.domain.outcomes import ExitCode
 
 #: What failed is shown with its first lines; the page has the whole.
 _MESSAGE = 300
+#: Of an incident so many characters of its summary.
+_INCIDENT = 120
+#: How tests stand that have no column unless some stand so.
+_SOMETIMES = ("error", "running", "waiting", "unfinished", "not-run")
 
 
 @click.command("show")
 @click.argument("run", type=click.IntRange(1))
 @click.option("--json", "as_json", is_flag=True, help="JSON on standard output: everything the API knows of it.")
-def command(run: int, as_json: bool) -> int:
-    """One run: devices, tests, measurements."""
+@click.option("--exit-code", is_flag=True, help="Exit as `farm run` does: with the outcome; 4 while it has none.")
+def command(run: int, as_json: bool, exit_code: bool) -> int:
+    """One run: devices, tests, measurements.
+
+    Exits with 0 whatever came out of the run, unless --exit-code is given.
+    """
     client = connect()
     detail = client.get(f"/api/runs/{run}")
     if as_json:
         print_json(detail)
+    else:
+        print_run(detail)
+        note(f"\n{client.page(f'/runs/{run}')}")
+    if not exit_code:
         return 0
-    print_run(detail)
-    note(f"\n{client.page(f'/runs/{run}')}")
-    return 0
+    if detail["run"]["state"] != "ended":
+        return int(ExitCode.WAIT_EXPIRED)
+    return code_of(detail["run"]["outcome"])
 
 
 def print_run(detail: dict[str, Any]) -> None:
@@ -36,35 +50,59 @@ def print_run(detail: dict[str, Any]) -> None:
     header.append(f"  run {run['id']}: ").append_text(cell(run["title"], "bold"))
     header.append_text(cell(f"  {run['bundle_name']} {run['bundle_hash'][:8]} · {', '.join(run['suites'])}", "dim"))
     console().print(header)
+    states = [word for word in _SOMETIMES if any(attempt["tests"].get(word) for attempt in short["attempts"])]
+    counted = ("PASSED", "FAILED", "SKIPPED", *(word.replace("-", " ").upper() for word in states), "MEASURED", "TRIES")
     table(
-        ("DEVICE", "OUTCOME", "PASSED", "FAILED", "SKIPPED", "MEASURED", "TRIES", ""),
-        (_row(attempt, run["state"]) for attempt in short["attempts"]),
-        right=("PASSED", "FAILED", "SKIPPED", "MEASURED", "TRIES"),
+        ("DEVICE", "OUTCOME", *counted, ""),
+        (_row(attempt, run["state"], states) for attempt in short["attempts"]),
+        right=counted,
     )
-    _print_failures(detail)
+    for attempt in short["attempts"]:
+        _print_failures(attempt)
+    _print_retries(detail)
+    _print_incidents(short)
     _print_measurements(short)
+    for line in short["warnings"]:
+        note(line)
 
 
-def _row(attempt: dict[str, Any], state: str) -> list[object]:
+def _row(attempt: dict[str, Any], state: str, states: list[str]) -> list[object]:
     device = (attempt["device"] or "any") + (" (virtual)" if attempt["virtual"] else "")
     tests = attempt["tests"]
-    bad = tests["failed"] + tests["error"]
+    bad = tests["failed"]
     passed = attempt["outcome"] == "passed"
     return [
         device, outcome_text(attempt["outcome"], state), tests["passed"], cell(bad, "red" if bad else ""),
-        tests["skipped"], attempt["measurements"], attempt["tries"], "" if passed else attempt["reason"] or "",
+        tests["skipped"], *(tests.get(word, 0) for word in states), attempt["measurements"], attempt["tries"],
+        "" if passed else attempt["reason"] or "",
     ]  # fmt: skip
 
 
-def _print_failures(detail: dict[str, Any]) -> None:
-    columns = [column["device"] for column in detail["matrix"]["columns"]]
-    for row in detail["matrix"]["rows"]:
-        for device, entry in zip(columns, row["cells"], strict=True):
-            if entry and entry["outcome"] in ("failed", "error"):
-                name = device["name"] if device else "?"
-                line = outcome_text("failed").append_text(cell(f"  {name}: {row['test_id']}"))
-                console().print(line)
-                console().print(cell(f"    {(entry['message'] or '')[:_MESSAGE]}", "dim"))
+def _print_failures(attempt: dict[str, Any]) -> None:
+    for failure in attempt["failures"]:
+        line = outcome_text(failure["result"]).append_text(cell(f"  {attempt['device'] or '?'}: {failure['test']}"))
+        console().print(line)
+        if failure["message"]:
+            console().print(cell(f"    {failure['message'][:_MESSAGE]}", "dim"))
+
+
+def _print_retries(detail: dict[str, Any]) -> None:
+    for job in detail["jobs"]:
+        for attempt in job["attempts"]:
+            if attempt["retry_reason"]:
+                console().print(outcome_text(attempt["outcome"]).append_text(cell(f"  {retry_words(attempt)}")))
+
+
+def _print_incidents(short: dict[str, Any]) -> None:
+    """What was refused to the suite, crashes, warnings: how many of each kind, and the words of the first."""
+    rows = []
+    for attempt in short["attempts"]:
+        for klass, count in attempt["incident_counts"].items():
+            first = next((one for one in attempt["incidents"] if one["class"] == klass), None)
+            rows.append([klass, count, attempt["device"] or "?", (first["summary"] if first else "")[:_INCIDENT]])
+    if rows:
+        print()
+        table(("INCIDENTS", "COUNT", "DEVICE", "THE FIRST"), rows, right=("COUNT",))
 
 
 def _print_measurements(short: dict[str, Any]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Any
 
 from farm.domain.measurements import Mark
 from farm.domain.outcomes import MEANING, ExitCode, Outcome
+
+#: Results of a test that are counted even where there is none.
+_COUNTED = ("passed", "failed", "skipped", "error", "not-run")
 
 
 def exit_code(outcome: str | None) -> int:
@@ -18,15 +21,43 @@ def exit_code(outcome: str | None) -> int:
         return int(ExitCode.FARM_TROUBLE)
 
 
+def exit_words(short: Mapping[str, Any]) -> str:
+    """Why a waiting command ends with another code than 0, in a sentence; empty for 0."""
+    code, outcome = exit_code(short["outcome"]), short["outcome"]
+    if not code:
+        return ""
+    try:
+        words = MEANING[Outcome(outcome or "")].words
+    except ValueError:
+        words = "this command does not know that outcome" if outcome else "it has no outcome"
+    devices = [a["device"] for a in short["attempts"] if a["outcome"] == outcome and a["device"]]
+    where = f" on {', '.join(devices[:3])}" + (f" and {len(devices) - 3} more" if devices[3:] else "")
+    name = ExitCode(code).name.lower().replace("_", " ")
+    return f"Exit code {code} ({name}): run {short['id']} ended {outcome}{where if devices else ''}: {words}."
+
+
+def retry_words(attempt: Mapping[str, Any]) -> str:
+    """`husky-v1: try 1 ended device-lost: the device went away (…); tried again`."""
+    ended = f"{attempt['device']['name']}: try {attempt['number']} ended {attempt['outcome'] or 'without an outcome'}"
+    return f"{ended}: {attempt['retry_reason']}; tried again"
+
+
 def summary(detail: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"id", "title", "state", "outcome", "attempts": […]}` with the last attempt of each job."""
+    """`{"id", "title", "state", "outcome", "attempts": […], "comparable", "warnings"}` with the last try of each job.
+
+    `comparable` is False where some figure has no clean value at all, None where nothing was measured.
+    """
     run = detail["run"]
+    attempts = [_attempt(job, detail) for job in detail["jobs"]]
+    figures = [entry for attempt in attempts for entry in attempt["medians"].values()]
     return {
         "id": run["id"],
         "title": run["title"],
         "state": run["state"],
         "outcome": run["outcome"],
-        "attempts": [_attempt(job, detail) for job in detail["jobs"]],
+        "attempts": attempts,
+        "comparable": not any(map(_doubtful, figures)) if figures else None,
+        "warnings": _warnings(attempts),
     }
 
 
@@ -36,32 +67,70 @@ def _attempt(job: Mapping[str, Any], detail: Mapping[str, Any]) -> dict[str, Any
     ids = {entry["id"] for entry in job["attempts"]}
     measured = [row for row in detail["measurements"] if row["attempt_id"] in ids]
     incidents = [row for row in detail["incidents"] if row["attempt_id"] in ids]
-    counts = _counts(job, detail)
     return {
         "device": device["name"] if device else None,
         "serial": device["serial"] if device else None,
         "virtual": device["virtual"] if device else None,
         "attempt": attempt["id"] if attempt else None,
         "tries": len(job["attempts"]),
+        "retries": [_retry(entry) for entry in job["attempts"] if entry["retry_reason"]],
         "outcome": job["outcome"],
         "reason": (attempt["reason"] if attempt else None) or job["wait_reason"],
-        "tests": counts,
+        "progress": job["progress"],
+        "tests": _counts(job, detail),
+        "failures": _failures(job, detail),
         "measurements": len(measured),
         "medians": _medians(measured),
-        "incidents": [{"class": row["klass"], "summary": row["summary"], "test": row["test_id"]} for row in incidents],
+        "incidents": [
+            {"class": row["klass"], "summary": row["summary"], "test": row["test_id"], "count": row["count"]}
+            for row in incidents
+        ],
+        "incident_counts": _incident_counts(ids, detail),
     }
 
 
+def _retry(attempt: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "attempt": attempt["id"],
+        "try": attempt["number"],
+        "device": attempt["device"]["name"],
+        "outcome": attempt["outcome"],
+        "reason": attempt["retry_reason"],
+    }
+
+
+def _incident_counts(attempts: set[int], detail: Mapping[str, Any]) -> dict[str, int]:
+    """Class → how many, in all tries."""
+    counts: dict[str, int] = {}
+    for attempt in sorted(attempts):
+        for klass, count in detail["incident_counts"].get(str(attempt), {}).items():
+            counts[klass] = counts.get(klass, 0) + count
+    return counts
+
+
 def _counts(job: Mapping[str, Any], detail: Mapping[str, Any]) -> dict[str, int]:
-    """Tests of the job by outcome, each counted once whatever the number of attempts."""
-    counts = {"passed": 0, "failed": 0, "skipped": 0, "error": 0}
+    """Tests of the job by how they ended, each once whatever the number of tries; what has not ended by its state."""
+    counts = dict.fromkeys(_COUNTED, 0)
+    for _, cell in _cells(job, detail):
+        word = cell["outcome"] or cell["state"]
+        counts[word] = counts.get(word, 0) + 1
+    return counts
+
+
+def _failures(job: Mapping[str, Any], detail: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The tests that did not come to a good end, each with the one word for it and its first words."""
+    return [
+        {"test": test, "result": cell["result"], "message": cell["message"]}
+        for test, cell in _cells(job, detail)
+        if cell["outcome"] in ("failed", "error") or cell["state"] == "unfinished"
+    ]
+
+
+def _cells(job: Mapping[str, Any], detail: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(test id, cell) of the job's column in the matrix."""
     columns = [i for i, column in enumerate(detail["matrix"]["columns"]) if column["job_id"] == job["id"]]
     for row in detail["matrix"]["rows"]:
-        for column in columns:
-            cell = row["cells"][column]
-            if cell is not None and cell["outcome"] in counts:
-                counts[cell["outcome"]] += 1
-    return counts
+        yield from ((row["test_id"], row["cells"][i]) for i in columns if row["cells"][i] is not None)
 
 
 def _medians(measured: list[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -99,3 +168,21 @@ def believable(entry: Mapping[str, Any]) -> tuple[float | None, tuple[str, ...]]
     if entry["median"] is not None:
         return entry["median"], ()
     return entry["median_marked"], tuple(entry["marks"])
+
+
+def _doubtful(entry: Mapping[str, Any]) -> bool:
+    return bool(believable(entry)[1])
+
+
+def _warnings(attempts: list[dict[str, Any]]) -> list[str]:
+    """What a person must know before the figures are used: which of them have no clean value, and so prove nothing."""
+    found = []
+    for attempt in attempts:
+        names = [name for name, entry in attempt["medians"].items() if _doubtful(entry)]
+        if names:
+            marks = sorted({mark for name in names for mark in attempt["medians"][name]["marks"]})
+            shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if names[4:] else "")
+            found.append(
+                f"Do not compare {attempt['device'] or '?'}'s {shown}: every value is marked {' and '.join(marks)}"
+            )
+    return found

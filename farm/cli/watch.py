@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from farm.cli.client import Client, Unreachable
 from farm.cli.errors import CliError
 from farm.cli.output import cell, note, outcome_text
+from farm.cli.summary import retry_words
 from farm.domain.outcomes import ExitCode
 
 if TYPE_CHECKING:
@@ -95,21 +96,18 @@ def _changes(client: Client, run_id: int) -> Iterator[threading.Event]:
 
 
 def progress_of(detail: dict[str, Any]) -> list[dict[str, Any]]:
-    """Per job: device, phase, tests done and known, what it waits for, outcome."""
+    """Per job: device, phase, tests done and known (None: not collected yet), what it waits for, outcome."""
     rows = []
     for job in detail["jobs"]:
         attempt = job["attempts"][-1] if job["attempts"] else None
-        tests: dict[str, int] = attempt["tests"] if attempt else {}
-        total = sum(tests.values())
-        open_tests = tests.get("running", 0) + tests.get("waiting", 0)
         device = (attempt or job)["device"]
         rows.append(
             {
                 "job": job["id"],
                 "device": device["name"] if device else f"job {job['ordinal']}",
                 "phase": attempt["phase"] if attempt and job["state"] != "queued" else job["state"],
-                "done": total - open_tests,
-                "total": total,
+                "done": job["progress"]["done"],
+                "total": job["progress"]["known"],
                 "waits": (attempt["waiting_for"] if attempt else job["wait_reason"]) or "",
                 "outcome": job["outcome"],
                 "try": attempt["number"] if attempt else 0,
@@ -118,21 +116,44 @@ def progress_of(detail: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
+class Retries:
+    """Tells each retry once, with its reason: that is why a bar stands still or a device is another one."""
+
+    def __init__(self) -> None:
+        self._told: set[int] = set()
+
+    def fresh(self, detail: dict[str, Any]) -> list[str]:
+        """Sentences about the tries that ended and are followed by another, of which none was told yet."""
+        lines = []
+        for job in detail["jobs"]:
+            for attempt in job["attempts"]:
+                if attempt["retry_reason"] and attempt["id"] not in self._told:
+                    self._told.add(attempt["id"])
+                    lines.append(retry_words(attempt))
+        return lines
+
+
 class Lines:
     """One line per change, for logs and pipes."""
 
     def __init__(self) -> None:
         self._seen: dict[int, str] = {}
+        self._retries = Retries()
         self._began = time.monotonic()
 
     def __call__(self, detail: dict[str, Any]) -> None:
+        for line in self._retries.fresh(detail):
+            self._say(line)
         for row in progress_of(detail):
             state = row["outcome"] or row["phase"]
             tests = f" {row['done']}/{row['total']} tests" if row["total"] else ""
             line = f"{row['device']}: {state}{tests}"
             if self._seen.get(row["job"]) != line:
                 self._seen[row["job"]] = line
-                note(f"{time.monotonic() - self._began:7.1f} s  {line}")
+                self._say(line)
+
+    def _say(self, line: str) -> None:
+        note(f"{time.monotonic() - self._began:7.1f} s  {line}")
 
 
 class Bars:
@@ -141,8 +162,11 @@ class Bars:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._tasks: dict[int, TaskID] = {}
+        self._retries = Retries()
 
     def __call__(self, detail: dict[str, Any]) -> None:
+        for line in self._retries.fresh(detail):
+            self._progress.console.print(cell(line, "magenta"))
         for row in progress_of(detail):
             if row["job"] not in self._tasks:
                 self._tasks[row["job"]] = self._progress.add_task("", total=None, device="", state="", tests="")

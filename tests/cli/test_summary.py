@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from farm.cli.summary import believable, exit_code, summary
+from farm.cli.summary import believable, exit_code, exit_words, retry_words, summary
 
 DEVICE = {"id": 1, "serial": "s", "name": "d", "virtual": True}
 
 
 def detail(measurements: list[dict[str, Any]], cells: list[dict[str, Any] | None]) -> dict[str, Any]:
     """A run with one job whose second attempt ended it."""
-    attempts = [{"id": 1, "device": DEVICE, "reason": "lost"}, {"id": 2, "device": DEVICE, "reason": None}]
+    lost = "the device went away (lost)"
+    attempts = [
+        {"id": 1, "number": 1, "device": DEVICE, "outcome": "device-lost", "reason": "lost", "retry_reason": lost},
+        {"id": 2, "number": 2, "device": DEVICE, "outcome": "passed", "reason": None, "retry_reason": None},
+    ]
     job = {"id": 7, "device": DEVICE, "outcome": "passed", "wait_reason": None, "attempts": attempts}
+    job["progress"] = {"done": 3, "known": 5}
     return {
         "run": {"id": 3, "title": "t", "state": "ended", "outcome": "passed"},
         "jobs": [job],
@@ -21,8 +26,13 @@ def detail(measurements: list[dict[str, Any]], cells: list[dict[str, Any] | None
             "rows": [{"test_id": str(number), "cells": [cell]} for number, cell in enumerate(cells)],
         },
         "measurements": measurements,
-        "incidents": [{"attempt_id": 1, "klass": "crash", "summary": "SIGSEGV", "test_id": "0"}],
+        "incidents": [{"attempt_id": 1, "klass": "crash", "summary": "SIGSEGV", "test_id": "0", "count": 1}],
+        "incident_counts": {"1": {"crash": 1, "sandbox-refused": 40}, "2": {"sandbox-refused": 2}, "99": {"crash": 5}},
     }
+
+
+def cell(outcome: str | None, state: str = "ended", result: str | None = None) -> dict[str, Any]:
+    return {"outcome": outcome, "state": state, "result": result or outcome or state, "message": "m"}
 
 
 def measurement(attempt: int, values: list[float], marks: list[str | None]) -> dict[str, Any]:
@@ -34,12 +44,44 @@ def only(measurements: list[dict[str, Any]]) -> dict[str, Any]:
     return dict(attempt["medians"]["rate"])
 
 
-def test_tests_are_counted_once_and_open_ones_not_at_all() -> None:
-    cells = [{"outcome": "passed"}, {"outcome": "failed"}, None, {"outcome": None}, {"outcome": "skipped"}]
+def test_tests_are_counted_once_and_those_that_never_ran_are_told_apart() -> None:
+    cells = [cell("passed"), cell("failed", result="timed-out"), None, cell(None, "not-run"), cell("skipped")]
     attempt = summary(detail([], cells))["attempts"][0]
-    assert attempt["tests"] == {"passed": 1, "failed": 1, "skipped": 1, "error": 0}
-    assert (attempt["attempt"], attempt["tries"]) == (2, 2)
-    assert attempt["incidents"] == [{"class": "crash", "summary": "SIGSEGV", "test": "0"}]
+    assert attempt["tests"] == {"passed": 1, "failed": 1, "skipped": 1, "error": 0, "not-run": 1}
+    assert attempt["failures"] == [{"test": "1", "result": "timed-out", "message": "m"}]
+    assert (attempt["attempt"], attempt["tries"], attempt["progress"]) == (2, 2, {"done": 3, "known": 5})
+
+
+def test_every_incident_counts_however_few_of_them_are_listed() -> None:
+    attempt = summary(detail([], []))["attempts"][0]
+    assert attempt["incidents"] == [{"class": "crash", "summary": "SIGSEGV", "test": "0", "count": 1}]
+    assert attempt["incident_counts"] == {"crash": 1, "sandbox-refused": 42}
+
+
+def test_a_retry_has_its_reason_in_the_summary_and_in_a_sentence() -> None:
+    made = detail([], [])
+    [retry] = summary(made)["attempts"][0]["retries"]
+    assert (retry["try"], retry["outcome"], retry["reason"]) == (1, "device-lost", "the device went away (lost)")
+    words = retry_words(made["jobs"][0]["attempts"][0])
+    assert words == "d: try 1 ended device-lost: the device went away (lost); tried again"
+
+
+def test_figures_without_a_clean_value_come_with_the_warning_not_to_compare_them() -> None:
+    short = summary(detail([measurement(2, [9.0, 1.0, 3.0], ["warmup", "disturbed", "disturbed"])], []))
+    assert short["comparable"] is False
+    assert short["warnings"] == ["Do not compare d's rate: every value is marked disturbed"]
+    some = summary(detail([measurement(2, [1.0, 3.0], ["disturbed", None])], []))
+    assert (some["comparable"], some["warnings"]) == (True, [])
+    assert summary(detail([], []))["comparable"] is None, "nothing was measured"
+
+
+def test_a_command_that_fails_says_why_in_a_sentence() -> None:
+    short = summary(detail([], []))
+    assert exit_words(short) == ""
+    short["outcome"] = short["attempts"][0]["outcome"] = "crashed"
+    assert exit_words(short) == "Exit code 1 (failed): run 3 ended crashed on d: the engine crashed."
+    short["outcome"] = None
+    assert exit_words(short).startswith("Exit code 2 (farm trouble)")
 
 
 def test_the_median_is_of_clean_values_over_all_attempts() -> None:

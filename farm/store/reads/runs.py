@@ -30,6 +30,7 @@ from farm.store.reads.shared import (
     IncidentRow,
     Series,
     device_refs,
+    incident_counts,
     incident_rows,
     recorded_temperatures,
     temperature_events,
@@ -117,7 +118,8 @@ class RunDetail:
     matrix: Matrix
     measurements: tuple[MeasurementRow, ...]
     stages: tuple[StageRow, ...]
-    incidents: tuple[IncidentRow, ...]
+    incidents: tuple[IncidentRow, ...]  # the first of them
+    incident_counts: dict[int, dict[str, int]]  # by attempt id and class: all of them
     temperatures: dict[int, Series]  # by attempt id: readings while it ran
     queue_seconds: float | None  # from submission to the first attempt's start; None: not started
     device_seconds: float  # leased time of its attempts so far
@@ -201,6 +203,7 @@ def run(session: Session, run_id: int, now: datetime) -> RunDetail | None:
         measurements=tuple(measurements(session, attempt_ids)),
         stages=stages(session, attempt_ids, devices),
         incidents=incident_rows(incidents, devices),
+        incident_counts=incident_counts(session, attempt_ids),
         temperatures=_temperatures(session, tried, now),
         queue_seconds=(first - found[0].created_at).total_seconds() if first else None,
         device_seconds=_device_seconds(session, attempt_ids, now),

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import zstandard
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from farm.store import tables
@@ -118,6 +118,17 @@ def incident_rows(rows: Iterable[tables.Incident], devices: Mapping[int, DeviceR
         )
         for row in rows
     )
+
+
+def incident_counts(session: Session, attempt_ids: Iterable[int]) -> dict[int, dict[str, int]]:
+    """Attempt id → class → how many incidents, however many of them a page lists."""
+    i = tables.Incident
+    query = select(i.attempt_id, i.klass, func.sum(i.count)).where(i.attempt_id.in_(sorted(set(attempt_ids))))
+    found: dict[int, dict[str, int]] = {}
+    for attempt_id, klass, count in session.execute(query.group_by(i.attempt_id, i.klass).order_by(func.min(i.id))):
+        if attempt_id is not None:
+            found.setdefault(attempt_id, {})[klass] = int(count)
+    return found
 
 
 def thin(points: Sequence[Point], limit: int = MAX_POINTS) -> tuple[Point, ...]:

@@ -1,0 +1,95 @@
+"""What `farm show` and `farm logs` say of a run that did not go well: the same words as the API and the pages."""
+
+from __future__ import annotations
+
+from farm.store import tables as t
+from tests.api.rows import an_attempt
+from tests.cli.conftest import Done, farm
+from tests.served import Served
+
+SMOKE = "smoke/test_smoke.py::"
+
+
+def run(served: Served, *arguments: str) -> Done:
+    return farm(*arguments, state=served.settings.state)
+
+
+def a_hang(served: Served) -> int:
+    """A run whose second test hung, so that its third never ran; its suite was refused things."""
+    number, attempt = an_attempt(served, ended=True)
+    now = served.farm.db.now()
+    with served.farm.db.session() as session:
+        for kind in (t.Run, t.Job, t.Attempt):
+            key = {t.Run: number, t.Attempt: attempt}.get(kind, session.get_one(t.Attempt, attempt).job_id)
+            session.get_one(kind, key).outcome = "timed-out"
+        ends = (("passed", None), ("failed", "timed-out"), (None, None))
+        for ordinal, (outcome, cause) in enumerate(ends):
+            session.add(
+                t.Test(
+                    attempt_id=attempt, test_id=f"{SMOKE}test_{ordinal}", ordinal=ordinal, outcome=outcome, cause=cause,
+                    began_at=now if outcome else None, message="no sign of life for 4 s" if cause else None,
+                )
+            )  # fmt: skip
+        for seq, count in enumerate((1, 41)):
+            session.add(
+                t.Incident(
+                    attempt_id=attempt, seq=seq, device_id=1, at=now, klass="sandbox-refused",
+                    summary="open /etc/shadow: not shown", count=count,
+                )
+            )  # fmt: skip
+    return number
+
+
+def test_a_test_that_hung_is_shown_with_its_cause_and_those_after_it_as_not_run(farm_server: Served) -> None:
+    number = a_hang(farm_server)
+    shown = run(farm_server, "show", str(number))
+    assert shown.code == 0
+    header, row = (line.split() for line in shown.out.splitlines()[1:3])
+    assert header[2:7] == ["PASSED", "FAILED", "SKIPPED", "NOT", "RUN"]
+    assert row[-8:-4] == ["1", "1", "0", "1"] or row[-6:-2] == ["1", "1", "0", "1"], row
+    assert f"✕ timed-out  d1: {SMOKE}test_1" in shown.out
+    assert "no sign of life for 4 s" in shown.out
+    detail = run(farm_server, "show", str(number), "--json").json()
+    assert detail["matrix"]["counts"] == {"passed": 1, "timed-out": 1, "not-run": 1}
+    assert detail["progress"] == detail["jobs"][0]["progress"] == {"done": 2, "known": 3}
+    assert [row["cells"][0]["result"] for row in detail["matrix"]["rows"]] == ["passed", "timed-out", "not-run"]
+
+
+def test_what_was_refused_to_the_suite_is_shown_with_every_time_that_it_was(farm_server: Served) -> None:
+    shown = run(farm_server, "show", str(a_hang(farm_server)))
+    [line] = [line for line in shown.out.splitlines() if line.startswith("sandbox-refused")]
+    assert line.split()[1:4] == ["42", "d1", "open"]
+
+
+def test_show_exits_with_the_outcome_only_where_that_is_asked_for(farm_server: Served) -> None:
+    hung, _ = a_hang(farm_server), None
+    passed, _ = an_attempt(farm_server, ended=True)
+    running, _ = an_attempt(farm_server)
+    asked = {run_id: run(farm_server, "show", str(run_id), "--exit-code").code for run_id in (hung, passed, running)}
+    assert asked == {hung: 1, passed: 0, running: 4}
+    assert run(farm_server, "show", str(hung)).code == 0
+
+
+def test_a_try_without_a_log_has_one_line_and_no_heading(farm_server: Served) -> None:
+    number, attempt = an_attempt(farm_server, ended=True)
+    alone = run(farm_server, "logs", str(number))
+    assert (alone.code, alone.out) == (0, "")
+    assert alone.err.splitlines() == [f"── d1, attempt {attempt}: no runner log ──"]
+    with farm_server.farm.db.session() as session:
+        row = session.get_one(t.Attempt, attempt)
+        again = t.Attempt(
+            job_id=row.job_id, number=2, device_id=1, host="local", token=2, phase="done", outcome="passed",
+            created_at=row.created_at, ended_at=row.ended_at, workflow_id=f"w{row.job_id}-2",
+        )  # fmt: skip
+        session.add(again)
+        session.flush()
+        second = again.id
+    folder = farm_server.settings.state / "attempts" / str(second)
+    folder.mkdir(parents=True)
+    (folder / "runner.log").write_text("hello\n")
+    both = run(farm_server, "logs", str(number))
+    assert both.out == "hello\n"
+    assert both.err.splitlines() == [
+        f"── d1, attempt {attempt}: no runner log ──",
+        f"── d1, attempt {second} ──",
+    ]
