@@ -13,6 +13,7 @@
 | FARM_HOST_NAME    | name of this host in the inventory                            | local              |
 | FARM_ADB_PORT     | port of the farm's own adb server                             | a free one, then kept |
 | FARM_LOCKS        | folder of the locks that every farm and desk of one user shares | /tmp/farm-locks-UID |
+| FARM_PUBLIC_URL   | address of the pages in a browser, behind a proxy             | the one asked for  |
 | FARM_OIDC_…       | login through an identity provider: `farm.oidc_settings`      | none               |
 
 Standard library only: the command line reads the same settings without paying for the server's imports.
@@ -60,6 +61,7 @@ class Settings:
     server_url: str = ""
     servers: tuple[str, ...] = ()
     oidc: Oidc | None = None
+    public_url: str = ""
 
     @property
     def database(self) -> str:
@@ -113,6 +115,7 @@ def load(
         server_url=_server(env["FARM_SERVER_URL"]) if env.get("FARM_SERVER_URL") else "",
         servers=tuple(_server(one) for one in servers or env.get("FARM_SERVERS", "").split(",") if one.strip()),
         oidc=oidc,
+        public_url=env.get("FARM_PUBLIC_URL", "").rstrip("/"),
     )
 
 
