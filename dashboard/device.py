@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dashboard import drawing, incidents, signs, words
+from dashboard import history, incidents, signs, words
 from dashboard.errors import gone
 from dashboard.fleet import tile_view
 from dashboard.house import House
 from dashboard.signs import Sign
 from farm.store.reads import devices as reads
 from farm.store.reads.devices import DeviceDetail, EventRow, RecentAttempt, flat
+from farm.store.reads.history import History
+from farm.store.reads.history import history as read_history
 
 #: A family of facts (properties, …) with more members than this is folded.
 LARGE_FAMILY = 6
 
+Window = Annotated[Literal["1h", "24h", "7d"], Query()]
 DeviceName = Annotated[str, Path(max_length=200)]
 
 
-def view(detail: DeviceDetail) -> dict[str, object]:
+def view(detail: DeviceDetail, past: History | None, window: str) -> dict[str, object]:
     facts = detail.tile.facts
     return {
         "detail": detail,
@@ -32,8 +35,10 @@ def view(detail: DeviceDetail) -> dict[str, object]:
         "view": tile_view(detail.tile),
         "labels": sorted(facts.labels.items()),
         "attempts": [(row, _sign(row)) for row in detail.attempts],
-        "events": [(event.at, event.kind, event_words(event)) for event in detail.events],
-        "heat": _heat(detail),
+        "events": history.grouped(detail.events, event_words),
+        "history": history.view(past) if past else None,
+        "window": window,
+        "windows": tuple(history.WINDOWS),
         "prints": [(row, fact_groups(row.facts)) for row in detail.fingerprints],
     }
 
@@ -42,16 +47,6 @@ def _sign(row: RecentAttempt) -> Sign:
     if row.outcome is not None:
         return signs.of_outcome(row.outcome)
     return Sign("quarter", "accent", row.phase)
-
-
-def _heat(detail: DeviceDetail) -> tuple[drawing.Line, tuple[drawing.Tick, ...], str] | None:
-    """The last hour's temperature with its axis; None when there are too few readings."""
-    points = detail.temperature.points
-    drawn = drawing.line(points, least_span=6.0)
-    if drawn is None:
-        return None
-    ticks = drawing.ticks_back(drawing.Axis(points[0].at, points[-1].at))
-    return drawn, ticks, f"{drawn.low:.1f} to {words.celsius(drawn.high)}"
 
 
 def fact_groups(facts: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -84,18 +79,19 @@ def event_words(event: EventRow) -> str:
 
 
 def add(routes: APIRouter, house: House) -> None:
-    def show(request: Request, template: str, name: str) -> Response:
-        viewer = house.viewer(request)
+    def show(request: Request, template: str, name: str, window: str) -> Response:
+        viewer, now = house.viewer(request), house.context.clock()
         with house.context.db.read() as session:
-            found = reads.device(session, name, house.context.clock())
-        if found is None:
-            raise gone("device", name, ("/", "to the fleet"))
-        return house.page(request, template, view(found), viewer=viewer)
+            found = reads.device(session, name, now)
+            if found is None:
+                raise gone("device", name, ("/", "to the fleet"))
+            past = read_history(session, found.tile.facts.id, history.WINDOWS[window], now)
+        return house.page(request, template, view(found, past, window), viewer=viewer)
 
     @routes.get("/devices/{name:path}")
-    def page(request: Request, name: DeviceName) -> Response:
-        return show(request, "device.html", name)
+    def page(request: Request, name: DeviceName, window: Window = "24h") -> Response:
+        return show(request, "device.html", name, window)
 
     @routes.get("/ui/devices/{name:path}")
-    def piece(request: Request, name: DeviceName) -> Response:
-        return show(request, "device_live.html", name)
+    def piece(request: Request, name: DeviceName, window: Window = "24h") -> Response:
+        return show(request, "device_live.html", name, window)

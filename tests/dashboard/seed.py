@@ -129,6 +129,11 @@ def _history(session: Session, row: t.Device, now: datetime) -> None:
 
     event(now - timedelta(hours=7), "connection", connection=row.connection, address=row.address)
     event(now - timedelta(hours=6, minutes=58), "rebooted", boot_id=row.boot_id)
+    if row.name == "husky-02":  # a loose plug
+        for back in range(6):
+            lost = now - timedelta(hours=2, minutes=9 * back)
+            event(lost, "connection", connection="gone")
+            event(lost + timedelta(seconds=20), "connection", connection="device", address=row.address)
     if row.health == "bad":
         event(now - timedelta(minutes=50), "health", health="bad", reason=row.health_reason, by="farm")
     if row.temperature_c is not None:

@@ -300,6 +300,13 @@ def test_templates_hold_no_inline_script_style_or_handler() -> None:
         assert "|safe" not in text, template.name
 
 
+def test_every_library_that_is_served_is_used() -> None:
+    copied = json.loads((ROOT / "dashboard" / "package.json").read_text())["farm:vendor"]
+    templates = "".join(path.read_text() for path in (ROOT / "dashboard" / "templates").glob("*.html"))
+    assert copied
+    assert [name for name in copied if f"/static/vendor/{name}" not in templates] == []
+
+
 def test_a_file_of_the_farm_is_kept_by_its_version(site: Site) -> None:
     page = site.page("/")
     source = page.locator("link[rel=stylesheet]").get_attribute("href")

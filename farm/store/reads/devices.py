@@ -23,7 +23,7 @@ from farm.store.reads.shared import (
 )
 
 MAX_ATTEMPTS = 30
-MAX_EVENTS = 60
+MAX_EVENTS = 300
 MAX_INCIDENTS = 30
 MAX_PRINTS = 20
 HEAT_WINDOW = timedelta(hours=1)
