@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from farm.adb.device import Device
 from farm.adb.errors import AdbError
 from farm.adb.push_cache import BUNDLES_DIR, FileSpec, deploy
 from farm.domain.bundles import device_paths, read_bundle
@@ -30,6 +31,7 @@ from runner import pool, summary
 from runner.bench import Bench, bundle_on_device
 from runner.fixtures import BENCH
 from runner.gate import Gate
+from runner.heat import Heat
 from runner.journal import FileJournal
 from runner.plugin import pack_of
 from runner.records import Records
@@ -60,6 +62,7 @@ class Desk:
         self._service: Service | None = None
         self._journal: FileJournal | None = None
         self._taken: pool.Taken | None = None
+        self._heat: Heat | None = None
         self.ear = self._folder / "runner.sock"
         self.path = Path()
         try:
@@ -108,6 +111,9 @@ class Desk:
             sandboxed=False,
         )
         self._config.stash[BENCH] = bench
+        own = Device(pool.HOST, pool.adb_port(), taken.spec.address, serial=taken.spec.serial)
+        self._heat = Heat(own, taken.spec.serial, reporter.record)
+        self._heat.start()
         arguments = [Path(argument.split("::")[0]).absolute() for argument in self._config.args]
         pack = next((found for path in arguments if (found := pack_of(path))), self._config.rootpath)
         self._config.pluginmanager.register(Records(bench, pack, None, ()), "farm_records")
@@ -150,6 +156,8 @@ class Desk:
     def close(self) -> None:
         """Give back what this process holds."""
         bench = self._config.stash.get(BENCH, None)
+        if self._heat is not None:
+            self._heat.stop()
         if self._service is not None:
             self._service.stop()
         if bench is not None and not isinstance(bench.reporter, DeskReporter):

@@ -23,6 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from farm.adb.device import Device
 from farm.adb.lens import LensServer, Refusal
 from farm.adb.locks import FileLock, LockBusy, device_lock
 from farm.domain.journal import Kind, Record, clip
@@ -31,6 +32,7 @@ from farm.domain.outcomes import Outcome
 from farm.domain.packs import read_pack
 from runner import sandbox
 from runner.gate import Gate
+from runner.heat import Heat
 from runner.journal import FileJournal, read
 from runner.service import Service
 from runner.spec import AttemptSpec, Limits, SpecError, load
@@ -173,11 +175,22 @@ class Session:
         watch = Watch(
             time.monotonic(), spec.limits, {name: limits for name, (_, limits) in suites.items()}, spec.fence_s
         )
-        with _served(service), _served(lens):
+        with _served(service), _served(lens), self._heat():
             inside = Inside(
                 self.folder, spec, where, service, watch, {path: name for name, (path, _) in suites.items()}
             )
             return inside.run(pytest_command([path for path, _ in suites.values()]))
+
+    @contextmanager
+    def _heat(self) -> Iterator[None]:
+        """The devices' temperatures go into the journal meanwhile."""
+        with ExitStack() as sampled:
+            for spec in self.spec.devices:
+                device = Device(self.spec.adb_host, self.spec.adb_port, spec.address, serial=spec.serial)
+                heat = Heat(device, spec.serial, self.journal.record)
+                heat.start()
+                sampled.callback(heat.stop)
+            yield
 
     def _suites(self) -> dict[str, tuple[str, Limits]]:
         """suite -> (its path in the pack, its limits). Raises NoSuite, ManifestError."""

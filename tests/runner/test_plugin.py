@@ -45,7 +45,7 @@ def test_a_figure_that_the_engine_does_not_report(engine, measure):
     measure.figures(engine.run(prompt_tokens=4, n_predict=1), "joules_per_token")
 
 def test_series(series):
-    temperature = series("temperature", "°C")
+    temperature = series("cpu temperature", "°C")
     for value in range(700):
         temperature.add(20 + value / 100)
 
@@ -145,7 +145,7 @@ def test_what_the_fixtures_leave_in_the_journal(fixtures_attempt: Attempt) -> No
     assert rate["unit"] == "tok/s"
     assert rate["labels"]["model"] == "tiny"
 
-    chunks = attempt.records("series", name="temperature")
+    chunks = attempt.records("series", name="cpu temperature")
     assert [len(chunk.fields["values"]) for chunk in chunks] == [500, 200]
     (kept,) = attempt.records("artifact")
     assert (attempt.folder / kept.fields["path"]).read_text() == "kept"
