@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,8 +104,11 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def run_tool(command: list[str], cwd: Path, say: sources.Say) -> None:
-    """Runs a build tool, shows ninja's progress now and then, and keeps its last lines for the error message."""
+def run_tool(command: list[str], cwd: Path, say: sources.Say, hear: sources.Say = lambda _line: None) -> None:
+    """Runs a build tool, shows ninja's progress now and then, and keeps its last lines for the error message.
+
+    `hear` gets every line.
+    """
     # ggml asks git for a commit; inside our own checkout that would be ours. The binary must not depend on it.
     environment = {**os.environ, "GIT_DIR": os.devnull, "LC_ALL": "C"}
     tail: deque[str] = deque(maxlen=40)
@@ -117,6 +120,7 @@ def run_tool(command: list[str], cwd: Path, say: sources.Say) -> None:
         assert process.stdout is not None
         for line in process.stdout:
             tail.append(line.rstrip())
+            hear(line)
             now = time.monotonic()
             if line.startswith("[") and now - said > 2:
                 say(line.strip()[:100])
@@ -126,6 +130,21 @@ def run_tool(command: list[str], cwd: Path, say: sources.Say) -> None:
                 raise BuildError(f"{Path(command[0]).name} took longer than {BUILD_TIMEOUT_S} s and was stopped")
     if process.returncode != 0:
         raise BuildError(f"{' '.join(command)} failed with status {process.returncode}:\n" + "\n".join(tail))
+
+
+def compile_targets(
+    tools: toolchain.Toolchain, folder: Path, jobs: int, targets: Sequence[str], say: sources.Say
+) -> None:
+    """Compiles in a configured folder, and says so where something is out of date."""
+    told = False
+
+    def hear(line: str) -> None:
+        nonlocal told
+        if not told and " Building " in line:  # ninja's word and make's, once the first object is there
+            told = True
+            say(f"compiling {', '.join(targets)} with {tools.version()}")
+
+    run_tool([tools.cmake, "--build", str(folder), "-j", str(jobs), "--target", *targets], PROJECT, say, hear)
 
 
 def build(flavour_name: str, out: Path, jobs: int, say: sources.Say) -> Built:
@@ -138,7 +157,6 @@ def build(flavour_name: str, out: Path, jobs: int, say: sources.Say) -> Built:
         folder = out / f"{flavour.name}-{tools.name}"
         folder.mkdir(parents=True, exist_ok=True)
         content = content_hash(source.identity)
-        say(f"compiling with {tools.version()}")
         configure = [tools.cmake, "-S", str(HERE), "-B", str(folder), *tools.cmake_arguments()]
         configure += [f"-DCMAKE_BUILD_TYPE={flavour.build_type}", f"-DGGML_SOURCE={source.ggml}"]
         configure += [f"-DFARM_FLAVOUR={flavour.name}", f"-DFARM_ABI={flavour.abi}", f"-DFARM_VERSION={VERSION}"]
@@ -146,7 +164,7 @@ def build(flavour_name: str, out: Path, jobs: int, say: sources.Say) -> Built:
         configure += [f"-DFARM_STATIC={'ON' if flavour.static else 'OFF'}"]
         configure += [f"-DFARM_SANITIZE={'ON' if flavour.sanitize else 'OFF'}"]
         run_tool(configure, PROJECT, say)
-        run_tool([tools.cmake, "--build", str(folder), "-j", str(jobs), "--target", *PROGRAMS], PROJECT, say)
+        compile_targets(tools, folder, jobs, PROGRAMS, say)
         programs = {name: folder / name for name in PROGRAMS}
         return Built(
             flavour.name, flavour.abi, tools.name, tools.version(), content, time.monotonic() - begin, programs

@@ -46,9 +46,8 @@ def build_llama_bench(out: Path, jobs: int, say: sources.Say) -> Path:
         configure += ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_EXE_LINKER_FLAGS=-static"]
         configure += [f"-DCMAKE_C_FLAGS={flags}", f"-DCMAKE_CXX_FLAGS={flags}"]
         configure += [f"-D{name}=OFF" for name in OFF] + [f"-D{name}=ON" for name in ON]
-        say(f"compiling {PROGRAM} with {tools.version()}; this takes minutes")
         build.run_tool(configure, build.PROJECT, say)
-        build.run_tool([tools.cmake, "--build", str(folder), "-j", str(jobs), "--target", PROGRAM], build.PROJECT, say)
+        build.compile_targets(tools, folder, jobs, [PROGRAM], say)
         return folder / "bin" / PROGRAM
 
 
@@ -65,6 +64,7 @@ def package_llama_bench(out: Path, jobs: int, say: sources.Say) -> Path:
         programs={PROGRAM: program, "farm-devtool": devtool},
         models=make_model.make_models(make_model.cache_folder(), names=("tiny",)),
         version=f"llama-cpp-python-{sources.read_pin().version}",
+        notices=sources.ensure(say).notices(whole=True),
     )
 
 

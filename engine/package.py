@@ -22,6 +22,7 @@ from engine import build, sources, toolchain
 from engine.models import make_model
 
 PREFERRED_MODEL = "small-q4_0"
+NOTICES = "THIRD-PARTY-NOTICES"
 
 
 def git_commit() -> str | None:
@@ -55,8 +56,11 @@ def write_bundle(
     version: str = build.VERSION,
     git_sha: str | None = None,
     generic: Mapping[str, object] | None = None,
+    notices: str | None = None,
 ) -> Path:
     """Copies programs and models below `out` and writes `bundle.yaml` beside them; returns its path.
+
+    `notices`: licences of others' code in the programs; a file of the bundle, so that it goes wherever they go.
 
     Files that are not of this bundle are left alone; those that are there with the same size and time are not copied.
     """
@@ -67,6 +71,9 @@ def write_bundle(
         *((path, model_files[model]) for model, path in models.items()),
     ]:
         _copy(source, out / target)
+    if notices is not None:
+        files[NOTICES] = f"{NOTICES}.txt"
+        _write(out / files[NOTICES], notices)
     manifest = {
         "format": 1,
         "name": name,
@@ -84,6 +91,11 @@ def write_bundle(
     path = out / "bundle.yaml"
     path.write_text(yaml.safe_dump(manifest, sort_keys=False), encoding="utf-8")
     return path
+
+
+def _write(target: Path, text: str) -> None:
+    if not target.is_file() or target.read_text(encoding="utf-8") != text:
+        target.write_text(text, encoding="utf-8")
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -126,6 +138,7 @@ def package(out: Path, jobs: int, say: sources.Say, models: Sequence[str] | None
         programs=built.programs,
         models=made,
         git_sha=git_commit(),
+        notices=sources.ensure(say).notices(),
     )
 
 

@@ -73,6 +73,20 @@ class LlamaSource:
         """The folder of ggml."""
         return self.path / "ggml"
 
+    def notices(self, *, whole: bool = False) -> str:
+        """The licence (MIT) that goes with every copy of what is built from ggml; `whole`: of all of llama.cpp and
+        what it carries. Raises SourceError when there is none."""
+        files = [self.path / "LICENSE"]
+        if whole:
+            files += sorted(p for folder in ("licenses", "vendor") for p in (self.path / folder).rglob("LICENSE*"))
+        try:
+            return "\n".join(
+                f"==== llama.cpp/{file.relative_to(self.path)}\n\n{file.read_text(encoding='utf-8')}" for file in files
+            )
+        except OSError as error:
+            words = f"{error.filename}: {error.strerror}: a bundle must carry the licence of what it was built from"
+            raise SourceError(words) from None
+
 
 def read_pin() -> Pin:
     """The pinned source."""

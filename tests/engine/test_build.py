@@ -149,6 +149,44 @@ def test_the_bundle_is_one_that_the_farm_accepts(engine_bin: Path, tmp_path: Pat
     assert sorted(read["models"]) == ["tiny-f32", "tiny-q4_0"]
 
 
+def test_a_bundle_carries_the_licence_of_ggml_wherever_it_goes(engine_bin: Path, tmp_path: Path) -> None:
+    read = bundles.read_bundle(package.package(tmp_path, 2, quiet, ["tiny-q4_0"]).read_text())
+    path = read["files"]["x86_64"]["THIRD-PARTY-NOTICES"]
+    assert path in bundles.device_paths(read, "x86_64")
+    text = (tmp_path / path).read_text()
+    assert "MIT License" in text
+    assert "The ggml authors" in text
+    whole = sources.ensure(quiet).notices(whole=True)
+    assert whole.startswith(text.rstrip())
+    assert "jsonhpp" in whole
+
+
+def test_a_checkout_without_a_licence_makes_no_bundle(tmp_path: Path) -> None:
+    with pytest.raises(sources.SourceError, match="must carry the licence"):
+        sources.LlamaSource(tmp_path, "checkout").notices()
+
+
+def test_nothing_is_said_of_compiling_where_nothing_is_compiled(engine_bin: Path) -> None:
+    said: list[str] = []
+    build.build("static-x86_64", build.DEFAULT_OUT, 2, said.append)
+    assert not [text for text in said if "compiling" in text]
+
+
+def test_what_is_compiled_is_said(tmp_path: Path) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.18)\nproject(t CXX)\nadd_executable(tiny tiny.cpp)\n"
+    )
+    (tmp_path / "tiny.cpp").write_text("int main() {}\n")
+    tools = toolchain.find_toolchain("x86_64", tmp_path / "toolchain")
+    said: list[str] = []
+    folder = tmp_path / "built"
+    build.run_tool([tools.cmake, "-S", str(tmp_path), "-B", str(folder), *tools.cmake_arguments()], tmp_path, quiet)
+    build.compile_targets(tools, folder, 2, ["tiny"], said.append)
+    assert said[0].startswith("compiling tiny with ")
+    build.compile_targets(tools, folder, 2, ["tiny"], said.append)
+    assert len([text for text in said if "compiling" in text]) == 1
+
+
 def test_a_bundle_laid_out_again_copies_nothing_that_did_not_change(engine_bin: Path, tmp_path: Path) -> None:
     def inodes() -> dict[str, int]:
         files = (p for p in tmp_path.rglob("*") if p.is_file() and p.name != "bundle.yaml")
