@@ -56,7 +56,7 @@ def serve(state: Path, token: str | None = None, oidc: Oidc | None = None) -> It
 
     `token`: the admin's, for a state folder that has had its first start. `oidc`: whom people log in through.
     """
-    from farm.server import _announce, _listen, _Server
+    from farm.server import _listen, _Server
 
     settings = replace(load({}, state=state, port=0), oidc=oidc)
     farm = build(settings, work=False)
@@ -66,8 +66,7 @@ def serve(state: Path, token: str | None = None, oidc: Oidc | None = None) -> It
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
-        eventually(lambda: server.started, what="uvicorn to start")
-        _announce(settings, url)
+        eventually(settings.server_file.exists, what="the server to say where it is")
         admin = token or farm.first.admin_token
         assert admin is not None
         with httpx.Client(base_url=url, timeout=60) as client:

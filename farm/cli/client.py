@@ -2,8 +2,10 @@
 
 | variable   | what                                                                   |
 |------------|------------------------------------------------------------------------|
-| FARM_URL   | base URL of the server; default: the server of the state folder        |
-| FARM_TOKEN | bearer token; default: the local token in the state folder             |
+| FARM_URL   | base URL of the server; default: the server of the state folder, else  |
+|            | the one that `farm login --url` was told last                          |
+| FARM_TOKEN | bearer token; default: what `farm login` keeps for that server, and    |
+|            | for the state folder's server its local token                          |
 """
 
 from __future__ import annotations
@@ -64,6 +66,10 @@ class Client:
     def post(self, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
         return self._json("POST", path, json.dumps(body).encode() if body is not None else b"", headers)
 
+    def send(self, method: str, path: str, body: Any = None) -> Any:
+        """PUT, PATCH or DELETE with a JSON body."""
+        return self._json(method, path, json.dumps(body).encode() if body is not None else b"")
+
     def put(self, path: str, source: IO[bytes], size: int) -> Any:
         """Send a file of `size` bytes."""
         return self._json(
@@ -121,7 +127,8 @@ class Client:
 
 
 def connect(settings: Settings | None = None) -> Client:
-    """The farm that FARM_URL names, else the one of the state folder, else the demo's that is up below it.
+    """The farm that FARM_URL names, else the one of the state folder, else the demo's that is up below it, else the one
+    that was logged in to last.
 
     Raises CliError when none is there.
     """
@@ -131,9 +138,12 @@ def connect(settings: Settings | None = None) -> Client:
     if url and token:
         return Client(url, token)
     if url:
-        raise CliError("FARM_URL is set but FARM_TOKEN is not", "export FARM_TOKEN=… (an admin makes tokens)")
+        return Client(url, _kept_token(url))
     server = read_server(settings)
     if server is None:
+        current = None if os.environ.get("FARM_STATE") else _current()
+        if current is not None:
+            return Client(current.url, token or current.token)
         raise Unreachable(
             f"no farm runs here (nothing in {settings.state})", "start one with `farm up`, or see `farm demo`"
         )
@@ -145,6 +155,26 @@ def connect(settings: Settings | None = None) -> Client:
             "ask the user who runs the farm, or export FARM_TOKEN=…",
         ) from None
     return Client(str(server["url"]), token)
+
+
+def _kept_token(url: str) -> str:
+    from farm.cli.credentials import load_credentials
+
+    token = load_credentials().token(url)
+    if token is None:
+        raise CliError(
+            "FARM_URL is set but FARM_TOKEN is not, and no token is kept for it",
+            f"farm login --url {url}, or export FARM_TOKEN=…",
+        )
+    return token
+
+
+def _current() -> Client | None:
+    """The farm that was logged in to last."""
+    from farm.cli.credentials import load_credentials
+
+    kept = load_credentials()
+    return Client(kept.current, kept.tokens[kept.current]) if kept.current is not None else None
 
 
 def _here() -> Settings:
@@ -176,19 +206,26 @@ def _query(query: Mapping[str, object] | None) -> str:
     return "?" + urlencode(given) if given else ""
 
 
-def _connection(url: str) -> tuple[http.client.HTTPConnection, str]:
+def server_url(url: str, what: str = "FARM_URL") -> str:
+    """The base URL of a farm without a slash at its end. Raises CliError, naming `what`, when it cannot be one."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise CliError(f"FARM_URL is {url!r}: give one like https://farm.example.com", code=ExitCode.REFUSED)
+        raise CliError(f"{what} is {url!r}: give one like https://farm.example.com", code=ExitCode.REFUSED)
     try:
-        port = parts.port
+        _ = parts.port
     except ValueError:
-        raise CliError(f"FARM_URL is {url!r}: its port is no number", code=ExitCode.REFUSED) from None
+        raise CliError(f"{what} is {url!r}: its port is no number", code=ExitCode.REFUSED) from None
+    return url.rstrip("/")
+
+
+def _connection(url: str) -> tuple[http.client.HTTPConnection, str]:
+    parts = urlsplit(server_url(url))
+    host, port = parts.hostname or "", parts.port
     prefix = parts.path.rstrip("/")
     if parts.scheme == "https":
         context = ssl.create_default_context()
-        return http.client.HTTPSConnection(parts.hostname, port, timeout=TIMEOUT_S, context=context), prefix
-    return http.client.HTTPConnection(parts.hostname, port, timeout=TIMEOUT_S), prefix
+        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context), prefix
+    return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S), prefix
 
 
 def _http_error(answer: http.client.HTTPResponse) -> HttpError:
@@ -197,7 +234,11 @@ def _http_error(answer: http.client.HTTPResponse) -> HttpError:
         assert isinstance(error, dict)
     except (ValueError, KeyError, TypeError, AssertionError):
         error = {"code": "error", "message": f"the farm answered {answer.status} {answer.reason}", "detail": None}
-    hint = "log in anew: the token is not (or no longer) known there" if answer.status == 401 else ""
+    hint = (
+        "log in anew (`farm login --url URL`): the token is not, or no longer, known there"
+        if answer.status == 401
+        else ""
+    )
     return HttpError(answer.status, error, hint)
 
 

@@ -21,7 +21,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "Three virtual devices, an engine, suites and a dashboard."),
     "up": ("up", "Start the farm on this machine."),
     "down": ("down", "Stop the farm on this machine."),
-    "login": ("login", "Print a link that logs a browser in, once."),
+    "login": ("login", "Log in: a link for a browser, or a token for this command line."),
+    "whoami": ("whoami", "Which farm, as whom, with what rights."),
     "devices": ("devices", "Devices, and whether they can be used now."),
     "run": ("run", "Queue a run: a bundle, suites, devices."),
     "runs": ("runs", "Runs, newest first."),
@@ -32,6 +33,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "suite": ("suite", "Suite packs: pack, list."),
     "verdict": ("verdict", "Judge runs of two builds: regressed, improved, unchanged?"),
     "simulate": ("simulate", "Play a lab through before it is built: who would wait how long?"),
+    "tokens": ("tokens", "Tokens for programs: list, create, revoke."),
+    "users": ("users", "Users (admin): list, add, set."),
+    "teams": ("teams", "Teams: weights and quotas."),
     "doctor": ("doctor", "What this machine has and lacks, with remedies."),
 }
 

@@ -85,10 +85,11 @@ def test_a_role_holds_for_the_tokens_that_are_there(served: Served) -> None:
     assert (me["scopes"], me["team"]) == (["read"], "guests")
 
 
-def test_the_only_admin_stays(served: Served) -> None:
-    for change in ({"role": "member"}, {"disabled": True}):
-        answer = served.ask("PATCH", "/api/users/admin", json=change)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "last-admin")
+def test_the_only_admin_stays(tmp_path: Path) -> None:
+    with serve(tmp_path) as served:
+        for change in ({"role": "member"}, {"disabled": True}):
+            answer = served.ask("PATCH", "/api/users/admin", json=change)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (409, "last-admin")
 
 
 def test_users_are_made_once_and_listed(served: Served) -> None:

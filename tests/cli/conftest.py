@@ -36,7 +36,13 @@ def farm(*arguments: str, state: Path, cwd: Path | None = None, timeout: float =
         timeout=timeout,
         stdin=subprocess.DEVNULL,
         cwd=cwd,
-        env=clean | {"FARM_STATE": str(state), "FARM_LOCKS": os.environ["FARM_LOCKS"]} | env,
+        env=clean
+        | {
+            "FARM_STATE": str(state),
+            "FARM_LOCKS": os.environ["FARM_LOCKS"],
+            "FARM_CREDENTIALS": str(state / "credentials.json"),
+        }
+        | env,
     )
     return Done(done.returncode, done.stdout, done.stderr)
 
