@@ -65,10 +65,36 @@ def load(text: str) -> tuple[Any, Lines, list[FileError]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(filter(None, (error.context, error.problem)))
-        return None, lines, [FileError(mark.line + 1 if mark else 0, f"no valid YAML: {what}")]
+        return None, lines, [FileError(mark.line + 1 if mark else 0, f"no valid YAML: {what}", _yaml_hint(what))]
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        return None, lines, [FileError(0, f"no valid YAML: {error}")]
+        return None, lines, [FileError(0, f"no valid YAML: {error}", _yaml_hint(str(error)))]
     return value, lines, errors
+
+
+#: What the parser says -> what a person most probably did.
+_YAML_HINTS = {
+    "\\t": "there is a tab: YAML is indented by blanks",
+    "could not determine a constructor": "write plain values: a tag such as !!python is never read",
+    "',' or '}'": "a { is not closed, or a comma is missing in it",
+    "',' or ']'": "a [ is not closed, or a comma is missing in it",
+    "quoted scalar": "a quote is not closed",
+    "could not find expected ':'": "a key stands alone: write key: value, with a blank after the colon",
+    "mapping values are not allowed": "a value with a colon in it stands in quotes; or the line before lacks its colon",
+    "expected <block end>": "this line is indented otherwise than the ones that it belongs to",
+    "undefined alias": "* begins an alias in YAML: put the value in quotes",
+    "cannot start any token": "a value that begins with this character stands in quotes",
+    "special characters are not allowed": "the file holds a character that is no text: write it anew with an editor",
+    "nested deeper": "write it flatter, and without aliases",
+    "aliases": "write it without aliases (&name, *name)",
+}
+
+
+def _yaml_hint(said: str) -> str:
+    """A suggestion for what the parser said; the places to look at where it says nothing that we know."""
+    return next(
+        (hint for words, hint in _YAML_HINTS.items() if words in said),
+        "look at indentation, colons and quotes of this line and of the one before",
+    )
 
 
 def _build(node: yaml.Node, path: tuple[Any, ...], lines: Lines, errors: list[FileError]) -> Any:

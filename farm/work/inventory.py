@@ -27,6 +27,7 @@ class InventoryKeeper:
     def __init__(self, db: Database, path: Path, host: str) -> None:
         self._db, self._path, self._host = db, path, host
         self._stamp: tuple[int, int, int] | None = None
+        self._wrong = False
         self._lock = threading.Lock()
         self.current = Inventory()
         self._auto: dict[str, tuple[Mapping[str, str], Mapping[str, str]]] = {}  # serial → properties, labels
@@ -78,6 +79,9 @@ class InventoryKeeper:
         words = [error.words(self._path.name) for error in errors]
         for line in words:
             log.error("%s (the inventory before it stays in force)", line)
+        if self._wrong and not words:
+            log.info("%s is right again, and in force", self._path.name)
+        self._wrong = bool(words)
         with self._db.session() as session:
             now = self._db.now(session)
             session.merge(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, inspect, text
@@ -57,4 +59,19 @@ def test_tables_of_others_in_the_same_file_are_left_alone(tmp_path: Path) -> Non
         session.execute(text("CREATE TABLE workflow_status (id INTEGER)"))
     db.migrate()
     assert inspect(db.engine).has_table("workflow_status")
+    db.close()
+
+
+def test_a_start_is_quiet_unless_a_migration_is_applied_and_then_says_which(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    db = Database(sqlite_url(tmp_path / "farm.sqlite"))
+    db.migrate()
+    assert len(caplog.messages) == 1
+    assert "0001 (the first schema" in caplog.messages[0].lower()
+    assert caplog.messages[0].index("0001") < caplog.messages[0].index("0002")
+    caplog.clear()
+    db.migrate()
+    assert caplog.messages == []
     db.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
+import pytest
 from sqlalchemy import select
 
 from farm.store import tables
@@ -66,7 +68,10 @@ def test_a_changed_file_is_read_again_and_what_it_no_longer_says_is_gone(db: Dat
     assert (d1.listed, d1.name, d1.pool, d1.labels) == (False, "d1", None, {"abi": "x86_64"})
 
 
-def test_a_wrong_file_changes_nothing_and_says_why_until_it_is_right_again(db: Database, tmp_path: Path) -> None:
+def test_a_wrong_file_changes_nothing_and_says_why_until_it_is_right_again(
+    db: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "farm.work.inventory")
     add_device(db, "d1")
     path = tmp_path / "devices.yaml"
     path.write_text(FILE)
@@ -77,7 +82,9 @@ def test_a_wrong_file_changes_nothing_and_says_why_until_it_is_right_again(db: D
     assert rows(db)["d1"].name == "husky-v1"
     assert any("devices.yaml:4: unknown key 'serail'" in e and "did you mean serial?" in e for e in errors(db))
     path.write_text(FILE + "\n")
+    assert caplog.messages[-1].endswith("stays in force)")
     assert keeper.poll()
+    assert caplog.messages[-1] == "devices.yaml is right again, and in force"
     assert errors(db) == []
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
+
+log = logging.getLogger(__name__)
+logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of each look; we tell of what was done
 
 #: Our own version table: the database may be shared with other tools' tables.
 VERSION_TABLE = "farm_schema_version"
@@ -22,6 +28,18 @@ def config(connection: Connection | None = None) -> Config:
 
 
 def upgrade(connection: Connection) -> None:
-    """Apply every revision that is missing, in one transaction."""
+    """Apply every revision that is missing, in one transaction; the log says which."""
+    before = _revision(connection)
     command.upgrade(config(connection), "head")
     connection.commit()
+    after = _revision(connection)
+    if after != before:
+        steps = reversed(
+            list(ScriptDirectory.from_config(config()).iterate_revisions(after or "base", before or "base"))
+        )
+        applied = ", ".join(f"{step.revision} ({step.doc})" for step in steps)
+        log.info("the database's schema is brought up to date: %s", applied)
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
