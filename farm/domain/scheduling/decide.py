@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush
 
@@ -17,7 +17,8 @@ GIVE_UP_AFTER = timedelta(minutes=2)
 
 def decide(index: Index, give_up_after: timedelta = GIVE_UP_AFTER) -> Decisions:
     """Grant what can be granted; the index is left as if every grant had been carried out."""
-    wanting = [(group, fits) for group in index.take_dirty() if (fits := index.fits(group) & index.fleet.idle)]
+    idle = index.fleet.idle
+    wanting = [(group, fits) for group in index.take_dirty() if (fits := index.fits(group)) & idle] if idle else []
     grants = _Pass(index, wanting).run() if wanting else ()
     over = tuple(
         GiveUp(job.kind, job.id, gone_words(index, job, give_up_after))
@@ -45,7 +46,8 @@ class Claims:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._devices = index.fleet.usable.bit_count()
+        self._usable = index.fleet.usable
+        self._devices = self._usable.bit_count()
         self._entitled = order.entitlements(index.flows, index.shares.weights)
         self.clocks = dict(index.clocks)
 
@@ -53,9 +55,8 @@ class Claims:
         """The claim of the job at `place` of the group."""
         return order.claim_ms(group.places[place][0], self.clocks.get(group.flow, 0), group.klass) + flexibility
 
-    def flexibility(self, group: Group) -> int:
-        fits = (self._index.fits(group) & self._index.fleet.usable).bit_count()
-        return order.flexibility_ms(group.klass, fits, self._devices)
+    def flexibility(self, group: Group, fits: int) -> int:
+        return order.flexibility_ms(group.klass, (fits & self._usable).bit_count(), self._devices)
 
     def charge(self, group: Group, queued: int, cost: int) -> None:
         flow = group.flow
@@ -70,11 +71,11 @@ class _Pass:
         self._index = index
         self._claims = Claims(index)
         self._held = dict(index.fleet.held)
-        self._shelf = _Shelf(index, [fits for _, fits in wanting])
+        self._shelf = _Shelf(index, {fits & index.fleet.idle for _, fits in wanting})
         self._groups = [group for group, _ in wanting]
-        self._open = [self._shelf.ranked(fits) for _, fits in wanting]
+        self._open = [self._shelf.ranked(fits & index.fleet.idle) for _, fits in wanting]
         self._next = [0] * len(wanting)
-        self._flexibility = [self._claims.flexibility(group) for group in self._groups]
+        self._flexibility = [self._claims.flexibility(group, fits) for group, fits in wanting]
 
     def run(self) -> list[Grant]:
         index = self._index
@@ -121,8 +122,7 @@ class _Shelf:
     that there is most of, the coolest, the one with the fewest recent infrastructure errors, the least worn.
     """
 
-    def __init__(self, index: Index, wanted: Sequence[int]) -> None:
-        self._fleet = index.fleet
+    def __init__(self, index: Index, wanted: Collection[int]) -> None:
         union = 0
         for fits in wanted:
             union |= fits
@@ -137,6 +137,7 @@ class _Shelf:
             if device.bundle is not None:
                 self._having[device.bundle] = self._having.get(device.bundle, 0) | 1 << rank
         self._equals = [alike[pressure[device.id]] for device in self._order]
+        self._rank = {index.fleet.bit_of[device.id]: 1 << rank for rank, device in enumerate(self._order)}
         self._known: dict[int, int] = {}
 
     def ranked(self, fits: int) -> int:
@@ -144,9 +145,8 @@ class _Shelf:
         found = self._known.get(fits)
         if found is None:
             found = 0
-            for rank, device in enumerate(self._order):
-                if fits & self._fleet.bit_of[device.id]:
-                    found |= 1 << rank
+            for bit in bits(fits):
+                found |= self._rank[bit]
             self._known[fits] = found
         return found
 

@@ -31,24 +31,17 @@ from farm.domain.scheduling.values import (
 
 #: What a job wants: the one device, or selectors by their texts.
 Wish = tuple[int | None, tuple[str, ...]]
-GroupKey = tuple[Wish, str, str, tuple[str, ...], frozenset[int]]
+#: What else makes jobs alike: class, team, quotas, devices to avoid.
+Kind = tuple[str, str, tuple[str, ...], frozenset[int]]
 #: A job in its group's order: when it was queued (ms), its key.
 Place = tuple[int, Key]
 
 
-@dataclass(slots=True)
-class Demand:
-    """One wish: the devices that meet it, and how much work waits for them."""
-
-    job: WaitingJob  # one of those who have the wish
-    fits: int
-    work_ms: int = 0
-    jobs: int = 0
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Group:
-    wish: Wish
+    """Jobs that are alike for the planner, the oldest first."""
+
+    demand: Demand
     klass: str
     team: str
     accounts: tuple[str, ...]
@@ -60,12 +53,33 @@ class Group:
         return self.team, self.klass
 
 
+@dataclass(slots=True, eq=False)
+class Demand:
+    """One wish: the devices that meet it, how much work waits for them, and the groups of those who have it."""
+
+    job: WaitingJob  # one of them
+    fits: int
+    work_ms: int = 0
+    jobs: int = 0
+    groups: dict[Kind, Group] = field(default_factory=dict)
+
+    def group(self, kind: Kind) -> Group:
+        """The group of these jobs; an empty one when there is none yet."""
+        return self.groups.get(kind) or Group(self, *kind)
+
+    def copy(self) -> Demand:
+        made = Demand(self.job, self.fits, self.work_ms, self.jobs)
+        for kind, group in self.groups.items():
+            made.groups[kind] = Group(made, *kind, list(group.places))
+        return made
+
+
 def wish_of(job: WaitingJob) -> Wish:
     return (job.pinned, ()) if job.pinned is not None else (None, tuple(sorted({s.text for s in job.wants})))
 
 
-def group_key(job: WaitingJob) -> GroupKey:
-    return wish_of(job), job.klass, job.team, job.accounts, job.avoid
+def kind_of(job: WaitingJob) -> Kind:
+    return job.klass, job.team, job.accounts, job.avoid
 
 
 class Index:
@@ -76,27 +90,22 @@ class Index:
         self.shares = shares or Shares()
         self.fleet = Fleet()
         self.jobs: dict[Key, WaitingJob] = {}
-        self.groups: dict[GroupKey, Group] = {}  # of selectors
-        self.pinned: dict[int, dict[GroupKey, Group]] = {}  # device id -> groups of jobs that want it alone
         self.demands: dict[Wish, Demand] = {}
         self.clocks: dict[Flow, int] = {}
         self.flows: Counter[Flow] = Counter()
         self.later: list[tuple[int, Key]] = []  # (not before, ms)
         self.retries: set[Key] = set()
-        self._dirty: set[GroupKey] = set()
+        self._dirty: set[Group] = set()
 
     def copy(self) -> Index:
         """One that can be changed without changing this one."""
         made = Index(self.now, self.shares)
         made.fleet, made.jobs = self.fleet.copy(), dict(self.jobs)
-        made.groups = {key: replace(group, places=list(group.places)) for key, group in self.groups.items()}
-        made.pinned = {
-            device_id: {key: replace(group, places=list(group.places)) for key, group in groups.items()}
-            for device_id, groups in self.pinned.items()
-        }
-        made.demands = {wish: replace(demand) for wish, demand in self.demands.items()}
+        made.demands = {wish: demand.copy() for wish, demand in self.demands.items()}
         made.clocks, made.flows = dict(self.clocks), self.flows.copy()
-        made.later, made.retries, made._dirty = list(self.later), set(self.retries), set(self._dirty)
+        made.later, made.retries = list(self.later), set(self.retries)
+        if self._dirty:
+            made._dirty.update(made.all_groups())
         return made
 
     def update(self, event: Event, now: datetime) -> None:
@@ -114,18 +123,18 @@ class Index:
                 self._forget(device_id)
             case SharesChanged(shares):
                 self.shares = shares
-                self._dirty.update(key for key, _ in self._all_groups())
+                self._dirty.update(self.all_groups())
         self._wake_due()
 
     def take_dirty(self) -> list[Group]:
         """The groups in which something may start now; they are clean again."""
-        found = [group for key in self._dirty if (group := self._group(key)) is not None and group.places]
+        found = [group for group in self._dirty if group.places]
         self._dirty.clear()
         return found
 
     def fits(self, group: Group) -> int:
         """The devices that a group waits for: those to avoid only when no other one is usable."""
-        fits = self.demands[group.wish].fits
+        fits = group.demand.fits
         if not group.avoid:
             return fits
         others = fits & ~self.fleet.set_of(group.avoid)
@@ -136,11 +145,10 @@ class Index:
 
     def group_of(self, job: WaitingJob) -> Group:
         """The group that a waiting job belongs to (or would, while it may not start yet)."""
-        key = group_key(job)
-        return self._group(key) or Group(*key)
+        return self.demand_of(job).group(kind_of(job))
 
     def all_groups(self) -> list[Group]:
-        return [group for _, group in self._all_groups()]
+        return [group for demand in self.demands.values() for group in demand.groups.values()]
 
     def pressures_ms(self, devices: list[PlannedDevice]) -> dict[int, int]:
         """Device id -> the work that waits for it, every wish shared out evenly between those who meet it."""
@@ -165,13 +173,6 @@ class Index:
     def remove(self, key: Key) -> None:
         self._leave(key)
 
-    def _group(self, key: GroupKey) -> Group | None:
-        pinned = key[0][0]
-        return self.groups.get(key) if pinned is None else self.pinned.get(pinned, {}).get(key)
-
-    def _all_groups(self) -> list[tuple[GroupKey, Group]]:
-        return [*self.groups.items(), *(entry for groups in self.pinned.values() for entry in groups.items())]
-
     def _arrive(self, job: WaitingJob) -> None:
         self.jobs[job.key] = job
         wish = wish_of(job)
@@ -189,41 +190,32 @@ class Index:
             self._queue(job)
 
     def _queue(self, job: WaitingJob) -> None:
-        key = group_key(job)
-        home = self.groups if job.pinned is None else self.pinned.setdefault(job.pinned, {})
-        group = home.get(key)
-        if group is None:
-            group = home[key] = Group(*key)
+        demand = self.demand_of(job)
+        group = demand.group(kind_of(job))
+        demand.groups[kind_of(job)] = group
         insort(group.places, (order.ms(job.queued_at), job.key))
-        self._dirty.add(key)
+        self._dirty.add(group)
 
     def _leave(self, key: Key) -> None:
         job = self.jobs.pop(key, None)
         if job is None:
             return
-        wish = wish_of(job)
-        demand = self.demands[wish]
-        demand.jobs -= 1
-        demand.work_ms -= order.estimate_ms(job.estimate_s)
-        if demand.jobs == 0:
-            del self.demands[wish]
         flow = (job.team, job.klass)
         self.flows[flow] -= 1
         if self.flows[flow] == 0:
             del self.flows[flow]
         self.retries.discard(key)
-        if job.not_before is not None and _take(self.later, (order.ms(job.not_before), key)):
-            return
-        self._unqueue(job)
-
-    def _unqueue(self, job: WaitingJob) -> None:
-        key = group_key(job)
-        home = self.groups if job.pinned is None else self.pinned[job.pinned]
-        _take(home[key].places, (order.ms(job.queued_at), job.key))
-        if not home[key].places:
-            del home[key]
-            if job.pinned is not None and not home:
-                del self.pinned[job.pinned]
+        wish = wish_of(job)
+        demand = self.demands[wish]
+        demand.jobs -= 1
+        demand.work_ms -= order.estimate_ms(job.estimate_s)
+        if job.not_before is None or not _take(self.later, (order.ms(job.not_before), key)):
+            group = demand.groups[kind_of(job)]
+            _take(group.places, (order.ms(job.queued_at), job.key))
+            if not group.places:
+                del demand.groups[kind_of(job)]
+        if demand.jobs == 0:
+            del self.demands[wish]
 
     def _wake_due(self) -> None:
         now = order.ms(self.now)
@@ -256,14 +248,15 @@ class Index:
     def _dirty_around(self, device_id: int) -> None:
         """Whoever wants the device."""
         bit = self.fleet.bit_of[device_id]
-        self._dirty.update(key for key, group in self.groups.items() if self.demands[group.wish].fits & bit)
-        self._dirty.update(self.pinned.get(device_id, ()))
+        for demand in self.demands.values():
+            if demand.fits & bit:
+                self._dirty.update(demand.groups.values())
 
     def _dirty_accounts(self, accounts: tuple[str, ...]) -> None:
         """Whoever counts against a quota that has room again."""
         limited = {account for account in accounts if account in self.shares.limits}
         if limited:
-            self._dirty.update(key for key, group in self._all_groups() if limited.intersection(group.accounts))
+            self._dirty.update(group for group in self.all_groups() if limited.intersection(group.accounts))
 
     def _fits(self, job: WaitingJob) -> int:
         if job.pinned is not None:

@@ -44,23 +44,22 @@ def ms(at: datetime) -> int:
     return int(at.timestamp() * 1000)
 
 
-def of_class(table: Mapping[str, float], klass: str) -> float:
-    return table[klass] if klass in table else table[_OTHER]
+class _Ms(dict[str, int]):
+    """A class's figure in milliseconds."""
+
+    def __init__(self, seconds: Mapping[str, float]) -> None:
+        super().__init__({klass: int(value * 1000) for klass, value in seconds.items()})
+
+    def __missing__(self, _klass: str) -> int:
+        return self[_OTHER]
 
 
-def handicap_ms(klass: str) -> int:
-    return int(of_class(HANDICAP_S, klass) * 1000)
-
-
-def patience_ms(klass: str) -> int:
-    return int(of_class(PATIENCE_S, klass) * 1000)
+_HANDICAP, _PATIENCE, _FLEXIBILITY = _Ms(HANDICAP_S), _Ms(PATIENCE_S), _Ms(FLEXIBILITY_S)
 
 
 def flexibility_ms(klass: str, fits: int, usable: int) -> int:
     """For a job that fits `fits` of the farm's `usable` devices."""
-    return (
-        0 if usable <= 1 else int(of_class(FLEXIBILITY_S, klass) * 1000) * max(0, min(fits, usable) - 1) // (usable - 1)
-    )
+    return 0 if usable <= 1 else _FLEXIBILITY[klass] * max(0, min(fits, usable) - 1) // (usable - 1)
 
 
 def estimate_ms(estimate_s: float | None) -> int:
@@ -72,13 +71,13 @@ def entitlements(flows: Iterable[Flow], weights: Mapping[str, float]) -> dict[Fl
     waiting = sorted(set(flows))
     teams = {team: max(1e-6, weights.get(team, 1.0)) for team, _ in waiting}
     total = sum(teams.values())
-    classes = {team: sum(of_class(CLASS_WEIGHT, k) for t, k in waiting if t == team) for team in teams}
-    return {(t, k): teams[t] / total * of_class(CLASS_WEIGHT, k) / classes[t] for t, k in waiting}
+    classes = {team: sum(CLASS_WEIGHT.get(k, CLASS_WEIGHT[_OTHER]) for t, k in waiting if t == team) for team in teams}
+    return {(t, k): teams[t] / total * CLASS_WEIGHT.get(k, CLASS_WEIGHT[_OTHER]) / classes[t] for t, k in waiting}
 
 
 def claim_ms(queued: int, clock: int, klass: str) -> int:
     """The claim without flexibility."""
-    return min(max(queued, clock), queued + patience_ms(klass)) + handicap_ms(klass)
+    return min(max(queued, clock), queued + _PATIENCE[klass]) + _HANDICAP[klass]
 
 
 def moved_clock(clock: int, queued: int, cost: int, entitled: float, devices: int) -> int:

@@ -52,7 +52,7 @@ def in_order(index: Index) -> Iterator[WaitingJob]:
     claims = Claims(index)
 
     def queue(group: Group) -> Iterator[tuple[int, tuple[int, Key]]]:
-        flexibility = claims.flexibility(group)
+        flexibility = claims.flexibility(group, index.fits(group))
         for n, place in enumerate(group.places):
             yield claims.of(group, flexibility, n), place
 
@@ -149,17 +149,18 @@ def _position(index: Index, job: WaitingJob) -> tuple[int, int]:
     if at == len(mine.places) or mine.places[at] != here:  # it may not start yet
         queued = len(index.jobs) - len(index.later)
         return queued + [key for _, key in index.later].index(job.key) + 1, 0
-    claim = claims.of(mine, claims.flexibility(mine), at), here
+    claim = claims.of(mine, claims.flexibility(mine, wanted), at), here
     before = rivals = 0
     for group in index.all_groups():
-        flexibility = claims.flexibility(group)
+        fits = index.fits(group)
+        flexibility = claims.flexibility(group, fits)
         ahead = bisect_left(
             range(len(group.places)),
             claim,
             key=lambda n, g=group, f=flexibility: (claims.of(g, f, n), g.places[n]),  # type: ignore[misc]
         )
         before += ahead
-        rivals += ahead if index.fits(group) & wanted else 0
+        rivals += ahead if fits & wanted else 0
     return before + 1, rivals
 
 
