@@ -1,6 +1,6 @@
 """The inventory, `devices.yaml`: hosts, what the device types are, and which devices the farm should have.
 
-    hosts: {local: {measure_slots: 1}}
+    hosts: {local: {measure_slots: 1, power_cycle: [uhubctl, -a, cycle, -s, "{serial}"]}}
     types:
       pixel-8-pro: {name: Pixel 8 Pro, kind: phone, match: {ro.product.device: husky}, labels: {soc: Tensor G3}}
     devices:
@@ -26,16 +26,22 @@ KINDS = ("phone", "board", "tablet", "other")
 #: What `parse` returns for a wrong file.
 InventoryError = FileError
 
+_MAX_COMMAND = 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ADDRESS = re.compile(r"[A-Za-z0-9._-]{1,200}:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
 class HostEntry:
-    """A machine with devices on it. `measure_slots`: how many measuring tests may run at once."""
+    """A machine with devices on it. `measure_slots`: how many measuring tests may run at once.
+
+    `power_cycle`: the command that switches the port of a device off and on, run on that host, never through a shell;
+    `{serial}` and `{address}` stand for the device. Empty: the host cannot.
+    """
 
     name: str
     measure_slots: int = 1
+    power_cycle: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +125,27 @@ def parse(text: str) -> Inventory | list[InventoryError]:
 def _host(check: Checker, name: str, entry: Any) -> HostEntry:
     path = ("hosts", name)
     body = check.mapping(entry, path, f"host {name!r}")
-    check.keys(body, path, ("measure_slots",), f"host {name!r}")
+    check.keys(body, path, ("measure_slots", "power_cycle"), f"host {name!r}")
     slots = check.number(body.get("measure_slots", 1), (*path, "measure_slots"), "measure_slots", 1, 64)
-    return HostEntry(name, int(slots or 1))
+    return HostEntry(name, int(slots or 1), _command(check, body.get("power_cycle"), (*path, "power_cycle")))
+
+
+def _command(check: Checker, value: Any, path: tuple[Any, ...]) -> tuple[str, ...]:
+    """A program and its arguments; which of them may name the device is checked, so that a typo does not stay."""
+    parts = [
+        check.text(part, (*path, i), "a part of a command") or ""
+        for i, part in enumerate(check.sequence(value, path, "power_cycle"))
+    ]
+    if len(parts) > _MAX_COMMAND:
+        check.wrong(path, f"power_cycle has {len(parts)} parts, more than {_MAX_COMMAND}", "put it into a script")
+    for i, part in enumerate(parts):
+        for name in re.findall(r"\{(\w*)\}", part):
+            if i == 0 or name not in ("serial", "address"):
+                what = "the program itself" if i == 0 else f"{{{name}}}"
+                check.wrong(
+                    (*path, i), f"power_cycle: {what} cannot stand for the device", "known: {serial}, {address}"
+                )
+    return tuple(parts)
 
 
 def _type(check: Checker, key: str, entry: Any) -> TypeEntry:

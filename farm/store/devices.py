@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -15,15 +17,20 @@ from farm.domain.health import Standing
 from farm.store import tables
 from farm.store.bus import touch
 
+WordT = TypeVar("WordT", bound=StrEnum)
+
 #: Longest advice and longest tail of a health log that a row keeps, characters.
 _MAX_WORDS = 500
 _MAX_TAIL = 4000
 
 
 def facts(session: Session, *, host: str | None = None) -> list[DeviceFacts]:
-    """Every device that the farm knows, with its open lease, in one query; those of drained hosts are left out."""
+    """Every device that the farm knows, with its open lease, in one query; those of drained hosts are left out.
+
+    Nobody has seen a device whose host is lost, however fresh its row is.
+    """
     query = (
-        select(tables.Device, tables.Lease)
+        select(tables.Device, tables.Lease, tables.Host.lost_at)
         .join(tables.Host, tables.Host.name == tables.Device.host)
         .outerjoin(tables.Lease, (tables.Lease.device_id == tables.Device.id) & tables.Lease.ended_at.is_(None))
         .where(tables.Host.drained.is_(False))
@@ -31,11 +38,15 @@ def facts(session: Session, *, host: str | None = None) -> list[DeviceFacts]:
     )
     if host is not None:
         query = query.where(tables.Device.host == host)
-    return [fact(device, lease) for device, lease in session.execute(query)]
+    found = ((fact(device, lease), lost_at) for device, lease, lost_at in session.execute(query))
+    return [fact if lost_at is None else replace(fact, seen_at=None) for fact, lost_at in found]
 
 
 def fact(row: tables.Device, lease: tables.Lease | None) -> DeviceFacts:
-    """One row as planner, selectors and pages see it."""
+    """One row as planner, selectors and pages see it; an unknown word in a column reads as the worse state.
+
+    A row that a newer version wrote, or a hand, must not stop the planning of all the others.
+    """
     return DeviceFacts(
         id=row.id,
         serial=row.serial,
@@ -46,10 +57,10 @@ def fact(row: tables.Device, lease: tables.Lease | None) -> DeviceFacts:
         type=row.type,
         pool=row.pool,
         ring=row.ring,
-        labels={k: str(v) for k, v in row.labels.items()},
-        connection=Connection(row.connection),
+        labels={str(k): str(v) for k, v in (row.labels or {}).items()},
+        connection=_word(Connection, row.connection, Connection.OFFLINE),
         seen_at=row.seen_at,
-        health=Health(row.health),
+        health=_word(Health, row.health, Health.SUSPECT),
         health_reason=row.health_reason,
         health_until=row.health_until,
         readiness=Readiness(
@@ -69,6 +80,13 @@ def fact(row: tables.Device, lease: tables.Lease | None) -> DeviceFacts:
         infra_errors=row.infra_errors,
         last_bundle=row.last_bundle,
     )
+
+
+def _word(kind: type[WordT], value: str, otherwise: WordT) -> WordT:
+    try:
+        return kind(value)
+    except ValueError:
+        return otherwise
 
 
 def event(session: Session, device_id: int, at: datetime, kind: str, detail: Mapping[str, Any]) -> None:
@@ -115,7 +133,7 @@ def set_health(
     False when it was so already.
     """
     row = session.get_one(tables.Device, device_id)
-    if row.health == health.value and row.health_reason == reason:
+    if row.health == health.value and row.health_reason == reason and until is None:
         return False
     row.health, row.health_reason, row.health_by, row.health_at = health.value, reason, by, now
     row.health_until = None if until is None else now + until

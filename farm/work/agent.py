@@ -28,6 +28,7 @@ from farm.work.context import Work
 from farm.work.heart import Heart
 from farm.work.inventory import InventoryKeeper
 from farm.work.looks import Looks
+from farm.work.recovery import Recoveries
 from farm.work.reserved import Reserved
 from farm.work.sightings import Sightings
 from farm.work.upkeep import Upkeep
@@ -53,6 +54,7 @@ class Agent:
         self._sightings = Sightings(work, self._inventory)
         self._watch = Watch(work)
         self._looks = Looks(work)
+        self._recoveries = Recoveries(work, self._inventory, self._looks)
         self._reserved = Reserved(work)
         self._heart = Heart(work)
         self._upkeep = Upkeep(work)
@@ -69,6 +71,7 @@ class Agent:
     def start(self) -> None:
         """Raises AdbError when no adb server can be had."""
         self._inventory.poll()
+        self._recoveries.begin()
         self._sightings.begin()
         self._began = time.monotonic()
         self._tidy()
@@ -118,10 +121,13 @@ class Agent:
         with self._work.db.read() as session:
             rows = session.scalars(select(tables.Device).where(tables.Device.host == self._work.settings.host)).all()
             held = leases.open_leases(session, self._work.settings.host)
+            now = self._work.db.now(session)
         working = {lease.device_id for lease in held}
         settings = self._work.settings
         for row in rows:
-            if self._watch.needs_cleaning(row) and row.id not in working:
+            if self._recoveries.wanted(row, row.id in working, now, settled=settled):
+                self._submit(f"recover {row.id}", 1.0, self._recoveries.step, row.id)
+            elif self._watch.needs_cleaning(row) and row.id not in working:
                 self._submit(f"clean {row.id}", _CLEAN_EVERY_S, self._watch.clean_up, row.id)
             elif row.connection == "device":
                 busy = row.id in working and row.health == Health.GOOD.value

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,9 @@ class WorkSettings:
     online_wait_s: float = 30.0  # a step waits so long for a device that is briefly away
     clean_wait_s: float = 45.0  # and cleaning so long, before quarantine
     clean_limit_s: float = 60.0
+    recovery_pace: float = 1.0  # the limits of the recovery ladder are divided by this
     planner_tick_s: float = 2.0
+    lead_every_s: float = 2.0  # between two looks for the scheduler's role, and for lost hosts
     give_up_s: float = 120.0  # a retry waits so long for a device that does not come back
     settle_limit_s: float = 300.0  # where a suite names no limit
     suite_limit_s: float = 600.0
@@ -29,3 +34,9 @@ class WorkSettings:
     runner_exit_s: float = 30.0  # after its last record, or after a cancel, a runner has so long to go
     journal_poll_s: float = 0.15
     queue_poll_s: float = 0.25  # each look costs a millisecond or two of a core that measures
+
+
+def from_environment(settings: WorkSettings, environ: Mapping[str, str] | None = None) -> WorkSettings:
+    """With what FARM_WORK says (a JSON object of fields above): for benchmarks and tests, which cannot wait so long."""
+    text = (os.environ if environ is None else environ).get("FARM_WORK")
+    return replace(settings, **json.loads(text)) if text else settings

@@ -117,3 +117,13 @@ def test_a_file_that_holds_itself_or_explodes_is_refused() -> None:
 def test_any_text_is_an_inventory_or_errors(text: str) -> None:
     found = parse(text)
     assert isinstance(found, Inventory) or found
+
+
+def test_a_hosts_command_for_power_is_a_list_that_may_name_the_device() -> None:
+    found = parse('hosts: {lab1: {power_cycle: [uhubctl, -a, cycle, -s, "{serial}"]}}\n')
+    assert isinstance(found, Inventory)
+    assert found.hosts["lab1"].power_cycle == ("uhubctl", "-a", "cycle", "-s", "{serial}")
+    wrong = parse('hosts: {lab1: {power_cycle: ["{serial}", "{device}"]}}\n')
+    assert isinstance(wrong, list)
+    assert ["cannot stand for the device" in error.what for error in wrong] == [True, True]
+    assert isinstance(parse("hosts: {lab1: {power_cycle: uhubctl -a cycle}}\n"), list)
