@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -25,12 +24,9 @@ _MAX_TAIL = 4000
 
 
 def facts(session: Session, *, host: str | None = None) -> list[DeviceFacts]:
-    """Every device that the farm knows, with its open lease, in one query; those of drained hosts are left out.
-
-    Nobody has seen a device whose host is lost, however fresh its row is.
-    """
+    """Every device that the farm knows, with its open lease, in one query; those of drained hosts are left out."""
     query = (
-        select(tables.Device, tables.Lease, tables.Host.lost_at)
+        select(tables.Device, tables.Lease)
         .join(tables.Host, tables.Host.name == tables.Device.host)
         .outerjoin(tables.Lease, (tables.Lease.device_id == tables.Device.id) & tables.Lease.ended_at.is_(None))
         .where(tables.Host.drained.is_(False))
@@ -38,8 +34,7 @@ def facts(session: Session, *, host: str | None = None) -> list[DeviceFacts]:
     )
     if host is not None:
         query = query.where(tables.Device.host == host)
-    found = ((fact(device, lease), lost_at) for device, lease, lost_at in session.execute(query))
-    return [fact if lost_at is None else replace(fact, seen_at=None) for fact, lost_at in found]
+    return [fact(device, lease) for device, lease in session.execute(query)]
 
 
 def fact(row: tables.Device, lease: tables.Lease | None) -> DeviceFacts:
@@ -133,7 +128,7 @@ def set_health(
     False when it was so already.
     """
     row = session.get_one(tables.Device, device_id)
-    if row.health == health.value and row.health_reason == reason and until is None:
+    if row.health == health.value and row.health_reason == reason:
         return False
     row.health, row.health_reason, row.health_by, row.health_at = health.value, reason, by, now
     row.health_until = None if until is None else now + until

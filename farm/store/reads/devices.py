@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 
 from farm.domain.devices import Availability, DeviceFacts, availability
 from farm.store import tables
-from farm.store.reads.fleet import Tile, facts_of_row, tiles
+from farm.store.devices import fact
+from farm.store.reads.fleet import Tile, tiles
 from farm.store.reads.shared import (
     TEMPERATURE,
     DeviceRef,
@@ -87,7 +88,7 @@ def facts_of(session: Session) -> list[DeviceFacts]:
     lease = tables.Lease
     held = {row.device_id: row for row in session.scalars(select(lease).where(lease.ended_at.is_(None)))}
     rows = session.scalars(select(tables.Device).order_by(tables.Device.name, tables.Device.id))
-    return [facts_of_row(row, held.get(row.id)) for row in rows]
+    return [fact(row, held.get(row.id)) for row in rows]
 
 
 def states(session: Session, now: datetime) -> list[tuple[DeviceFacts, Availability, str]]:

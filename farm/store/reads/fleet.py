@@ -6,28 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import TypeVar
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from farm.domain.devices import (
-    Availability,
-    Connection,
-    DeviceFacts,
-    Health,
-    Readiness,
-    availability,
-    is_silent,
-    remedy,
-)
+from farm.domain.devices import Availability, Connection, DeviceFacts, availability, is_silent, remedy
 from farm.domain.outcomes import State
 from farm.store import tables
+from farm.store.devices import fact
 from farm.store.reads.progress import of_jobs
 from farm.store.reads.shared import Point, kind_of, model_of, temperature_events, thin
-
-WordT = TypeVar("WordT", bound=StrEnum)
 
 #: How far back a tile's temperature line reaches.
 SPARK_WINDOW = timedelta(minutes=10)
@@ -144,54 +132,10 @@ def tiles(session: Session, now: datetime, device_id: int | None = None) -> tupl
     return tuple(_tile(row, leases.get(row.id), work.get(row.id), heat.get(row.id, []), now) for row in devices)
 
 
-def facts_of_row(row: tables.Device, lease: tables.Lease | None) -> DeviceFacts:
-    """The device as planner, selectors and pages see it; an unknown word in a column reads as the worse state."""
-    return DeviceFacts(
-        id=row.id,
-        serial=row.serial,
-        name=row.name,
-        host=row.host,
-        virtual=row.virtual,
-        listed=row.listed,
-        type=row.type,
-        pool=row.pool,
-        ring=row.ring,
-        labels={str(k): str(v) for k, v in (row.labels or {}).items()},
-        connection=_word(Connection, row.connection, Connection.OFFLINE),
-        seen_at=row.seen_at,
-        health=_word(Health, row.health, Health.SUSPECT),
-        health_reason=row.health_reason,
-        health_until=row.health_until,
-        readiness=Readiness(
-            at=row.readiness_at,
-            temperature_c=row.temperature_c,
-            battery_pct=row.battery_pct,
-            has_battery=row.has_battery,
-            boot_completed=row.boot_completed,
-            boot_id=row.boot_id,
-            hot_since=row.hot_since,
-            low_since=row.low_since,
-            free_bytes=row.free_bytes,
-            clock_skew_s=row.clock_skew_s,
-        ),
-        lease_holder=lease.holder if lease else None,
-        lease_released=lease is not None and lease.released_at is not None,
-        infra_errors=row.infra_errors,
-        last_bundle=row.last_bundle,
-    )
-
-
-def _word(kind: type[WordT], value: str, otherwise: WordT) -> WordT:
-    try:
-        return kind(value)
-    except ValueError:
-        return otherwise
-
-
 def _tile(
     row: tables.Device, lease: tables.Lease | None, work: Work | None, heat: Sequence[Point], now: datetime
 ) -> Tile:
-    facts = facts_of_row(row, lease)
+    facts = fact(row, lease)
     word, why = availability(facts, now)
     model = model_of(facts.labels, row.type, row.name)
     return Tile(facts, model, kind_of(facts.labels, row.has_battery), row.address, word, why, work, thin(heat, 60))
