@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -24,9 +25,12 @@ _MAX_TAIL = 4000
 
 
 def facts(session: Session, *, host: str | None = None) -> list[DeviceFacts]:
-    """Every device that the farm knows, with its open lease, in one query; those of drained hosts are left out."""
+    """Every device that the farm knows, with its open lease, in one query; those of drained hosts are left out.
+
+    Nobody has seen a device whose host is lost, however fresh its row is.
+    """
     query = (
-        select(tables.Device, tables.Lease)
+        select(tables.Device, tables.Lease, tables.Host.lost_at)
         .join(tables.Host, tables.Host.name == tables.Device.host)
         .outerjoin(tables.Lease, (tables.Lease.device_id == tables.Device.id) & tables.Lease.ended_at.is_(None))
         .where(tables.Host.drained.is_(False))
@@ -34,7 +38,8 @@ def facts(session: Session, *, host: str | None = None) -> list[DeviceFacts]:
     )
     if host is not None:
         query = query.where(tables.Device.host == host)
-    return [fact(device, lease) for device, lease in session.execute(query)]
+    found = ((fact(device, lease), lost_at) for device, lease, lost_at in session.execute(query))
+    return [fact if lost_at is None else replace(fact, seen_at=None) for fact, lost_at in found]
 
 
 def fact(row: tables.Device, lease: tables.Lease | None) -> DeviceFacts:
@@ -128,7 +133,7 @@ def set_health(
     False when it was so already.
     """
     row = session.get_one(tables.Device, device_id)
-    if row.health == health.value and row.health_reason == reason:
+    if row.health == health.value and row.health_reason == reason and until is None:
         return False
     row.health, row.health_reason, row.health_by, row.health_at = health.value, reason, by, now
     row.health_until = None if until is None else now + until
