@@ -6,6 +6,7 @@ waited for: it may be restarting, and a run survives that.
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -17,7 +18,7 @@ from farm.cli.client import Client, Unreachable
 from farm.cli.errors import CliError
 from farm.cli.output import cell, note, outcome_text
 from farm.cli.summary import retry_words
-from farm.domain.outcomes import ExitCode
+from farm.domain.outcomes import ExitCode, Outcome
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -28,6 +29,9 @@ AWAY_S = 180.0
 REFRESH_S = 5.0
 #: Changes that come together are shown together.
 GATHER_S = 0.2
+
+#: A figure in the words of a wait.
+_FIGURE = re.compile(r"[0-9.]+")
 
 Show = Callable[[dict[str, Any]], None]
 
@@ -100,20 +104,26 @@ def progress_of(detail: dict[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for job in detail["jobs"]:
         attempt = job["attempts"][-1] if job["attempts"] else None
-        device = (attempt or job)["device"]
+        device, waiting = (attempt or job)["device"], job["state"] == "queued"
         rows.append(
             {
                 "job": job["id"],
                 "device": device["name"] if device else f"job {job['ordinal']}",
-                "phase": attempt["phase"] if attempt and job["state"] != "queued" else job["state"],
+                "phase": job["state"] if waiting or not attempt else _phase(attempt),
                 "done": job["progress"]["done"],
                 "total": job["progress"]["known"],
-                "waits": (attempt["waiting_for"] if attempt else job["wait_reason"]) or "",
+                "waits": (job["wait_reason"] if waiting or not attempt else attempt["waiting_for"]) or "",
                 "outcome": job["outcome"],
                 "try": attempt["number"] if attempt else 0,
             }
         )
     return rows
+
+
+def _phase(attempt: dict[str, Any]) -> str:
+    """`execute`; `clean after device-lost` where the end is known already and what follows it goes on."""
+    phase, outcome = str(attempt["phase"]), attempt["outcome"]
+    return phase if outcome in (None, Outcome.PASSED.value) else f"{phase} after {outcome}"
 
 
 class Retries:
@@ -148,9 +158,11 @@ class Lines:
             state = row["outcome"] or row["phase"]
             tests = f" {row['done']}/{row['total']} tests" if row["total"] else ""
             line = f"{row['device']}: {state}{tests}"
-            if self._seen.get(row["job"]) != line:
-                self._seen[row["job"]] = line
-                self._say(line)
+            waits = f" ({row['waits']})" if row["waits"] and not row["outcome"] else ""
+            news = line + _FIGURE.sub("", waits)  # a temperature that falls is none
+            if self._seen.get(row["job"]) != news:
+                self._seen[row["job"]] = news
+                self._say(line + waits)
 
     def _say(self, line: str) -> None:
         note(f"{time.monotonic() - self._began:7.1f} s  {line}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from farm.cli.summary import summary
 from farm.store import tables as t
 from tests.api.rows import an_attempt
 from tests.cli.conftest import Done, farm
@@ -93,3 +96,12 @@ def test_a_try_without_a_log_has_one_line_and_no_heading(farm_server: Served) ->
         f"── d1, attempt {attempt}: no runner log ──",
         f"── d1, attempt {second} ──",
     ]
+
+
+def test_every_key_of_the_json_stands_in_the_documentation(farm_server: Served) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    detail = run(farm_server, "show", str(a_hang(farm_server)), "--json").json()
+    assert not {key for key in detail if f"`{key}`" not in text}
+    short = summary(detail)
+    [attempt] = short["attempts"]
+    assert not {key for key in (*short, *attempt, *attempt["failures"][0], *attempt["tests"]) if f'"{key}"' not in text}

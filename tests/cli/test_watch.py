@@ -11,10 +11,12 @@ from farm.cli.watch import Lines, progress_of
 DEVICE = {"name": "d", "serial": "s", "virtual": True}
 
 
-def attempt(number: int, outcome: str | None = None, retry: str | None = None) -> dict[str, Any]:
+def attempt(
+    number: int, outcome: str | None = None, retry: str | None = None, *, phase: str = "", waits: str | None = None
+) -> dict[str, Any]:
     return {
-        "id": 10 + number, "number": number, "device": DEVICE, "phase": "done" if outcome else "execute",
-        "outcome": outcome, "retry_reason": retry, "waiting_for": None,
+        "id": 10 + number, "number": number, "device": DEVICE, "phase": phase or ("done" if outcome else "execute"),
+        "outcome": outcome, "retry_reason": retry, "waiting_for": waits,
     }  # fmt: skip
 
 
@@ -34,6 +36,7 @@ def test_a_lost_device_is_told_once_with_its_reason_and_takes_nothing_back(capsy
     for detail in (
         run("running", 0, None, attempt(1)),
         run("running", 3, 8, attempt(1)),
+        run("running", 3, 8, attempt(1, "device-lost", phase="clean", waits="d to come back")),
         run("queued", 3, 8, lost),
         run("running", 3, 8, lost, attempt(2)),
         run("running", 5, 8, lost, attempt(2)),
@@ -44,8 +47,9 @@ def test_a_lost_device_is_told_once_with_its_reason_and_takes_nothing_back(capsy
     assert said == [
         "d: execute",
         "d: execute 3/8 tests",
+        "d: clean after device-lost 3/8 tests (d to come back)",
         "d: try 1 ended device-lost: the device went away (adb does not list it); tried again",
-        "d: queued 3/8 tests",
+        "d: queued 3/8 tests (a device)",
         "d: execute 3/8 tests",
         "d: execute 5/8 tests",
         "d: passed 8/8 tests",
@@ -55,3 +59,11 @@ def test_a_lost_device_is_told_once_with_its_reason_and_takes_nothing_back(capsy
 def test_tests_that_are_not_collected_yet_are_no_zero() -> None:
     [row] = progress_of(run("queued", 0, None))
     assert (row["done"], row["total"], row["waits"]) == (0, None, "a device")
+
+
+def test_what_is_waited_for_is_told_once_however_its_figures_change(capsys: pytest.CaptureFixture[str]) -> None:
+    show = Lines()
+    for heat in ("47.1", "46.3", "45.9"):
+        show(run("running", 0, None, attempt(1, phase="settle", waits=f"d to cool to 45 °C (now {heat} °C)")))
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith("d: settle (d to cool to 45 °C (now 47.1 °C))")
