@@ -51,11 +51,13 @@ class AdbServer:
         return self.key_dir.with_name(f"{self.key_dir.name}-server.json")
 
     def start(self, timeout_s: float = 30.0) -> bool:
-        """Make sure that a server of the pinned version answers; True if this call started it.
+        """Make sure that our own server of the pinned version answers; True if this call started it.
 
-        RemoteError when something else has the port, or a server of another version.
+        RemoteError when something else has the port: no adb server, one of another version, or somebody else's, which
+        has other keys and other devices, and ends when its owner likes.
         """
         if self.alive():
+            self._check_ours()
             self._check_version()
             return False
         self.key_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -73,6 +75,7 @@ class AdbServer:
         while not self.alive():
             if (code := self._process.poll()) is not None:
                 if self._wait_alive(Deadline(2)):
+                    self._check_ours()
                     return False  # another process of ours was faster
                 raise AdbServerGone(
                     f"the adb server on port {self.port} ended at once ({code}): {self._last_words()}",
@@ -160,6 +163,19 @@ class AdbServer:
                 remedy="end that server, or choose another port for the farm's",
             )
 
+    def _check_ours(self) -> None:
+        pid = listener(self.port)
+        home = _variable(pid, "HOME") if pid is not None else None
+        if home != str(self.key_dir):
+            whose = f"process {pid}" if pid is not None else "a process of another user or container"
+            raise RemoteError(
+                f"the adb server on port {self.port} is {whose}, which was not started with the keys in {self.key_dir}",
+                remedy=f"end it ({f'kill {pid}' if pid is not None else 'its owner can'}), or name another port for "
+                "the farm's own in FARM_ADB_PORT",
+            )
+        if pid != self.pid():
+            self.state_file.write_text(json.dumps({"pid": pid, "port": self.port}))
+
     def _environment(self) -> dict[str, str]:
         kept = {key: os.environ[key] for key in ("PATH", "LANG", "LC_ALL") if key in os.environ}
         return kept | {
@@ -180,6 +196,31 @@ class AdbServer:
             return (self.key_dir / "server.log").read_text(errors="replace")[-300:].strip()
         except OSError as error:
             return str(error)
+
+
+def listener(port: int) -> int | None:
+    """The process that listens on TCP `port` of this machine; None where there is none that we may look at."""
+    wanted = set()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), Path("/proc/net", table).open() as lines:
+            rows = [line.split() for line in lines]
+            wanted |= {f"socket:[{row[9]}]" for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")}
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if process.name.isdigit() and any(os.readlink(fd) in wanted for fd in (process / "fd").iterdir()):
+                return int(process.name)
+    return None
+
+
+def _variable(pid: int, name: str) -> str | None:
+    """A variable of another process's environment."""
+    try:
+        pairs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    found = (value for key, _, value in (pair.partition(b"=") for pair in pairs) if key == name.encode())
+    value = next(found, None)
+    return None if value is None else os.fsdecode(value)
 
 
 _version: list[int | None] = []

@@ -44,6 +44,25 @@ def test_a_server_is_started_once_and_found_by_others(own_server: AdbServer) -> 
     assert own_server.client.server_version() == 41
 
 
+def test_somebody_elses_server_on_the_port_is_refused_with_its_process(own_server: AdbServer, tmp_path: Path) -> None:
+    other = AdbServer(own_server.port, tmp_path / "keys-of-another-farm", usb=False)
+    with pytest.raises(
+        RemoteError, match=rf"port {own_server.port} is process {own_server.pid()}, which was not"
+    ) as no:
+        other.start()
+    assert f"kill {own_server.pid()}" in refused.value.remedy
+    assert "FARM_ADB_PORT" in refused.value.remedy
+    assert own_server.alive()
+
+
+def test_our_own_server_is_known_by_its_keys_even_where_its_note_was_lost(own_server: AdbServer) -> None:
+    pid = own_server.pid()
+    own_server.state_file.unlink()
+    again = AdbServer(own_server.port, own_server.key_dir, usb=False)
+    assert again.start() is False
+    assert again.pid() == pid
+
+
 def test_a_kill_request_of_another_client_is_refused(own_server: AdbServer) -> None:
     done = subprocess.run(
         [ADB, "-P", str(own_server.port), "kill-server"], capture_output=True, timeout=WAIT_S, check=False
