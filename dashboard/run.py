@@ -86,8 +86,8 @@ def again_words(jobs: Sequence[JobRow]) -> str | None:
     if len(left) == len(jobs):
         return "run again"
     if all(signs.of_outcome(outcome).colour == Colour.BAD.value for outcome in left):
-        return f"run the {count(len(left), 'failed job')} again"
-    return f"run the {count(len(left), 'job')} that did not pass again"
+        return "run the failed job again" if len(left) == 1 else f"run the {len(left)} failed jobs again"
+    return f"run {count(len(left), 'job')} that did not pass again"
 
 
 def _uncollected(detail: RunDetail) -> set[int]:

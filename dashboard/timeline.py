@@ -39,6 +39,7 @@ class Timeline:
     begin: datetime
     end: datetime
     phases: tuple[str, ...]
+    scale: tuple[float, float] | None  # °C, of every row's temperature alike
 
 
 def timeline(attempts: Sequence[AttemptRow], heat: Mapping[int, Series], now: datetime) -> Timeline | None:
@@ -48,16 +49,20 @@ def timeline(attempts: Sequence[AttemptRow], heat: Mapping[int, Series], now: da
         return None
     axis = drawing.Axis(min(begin for begin, _ in spans), max(end for _, end in spans))
     seen = {span.phase for attempt in attempts for span in attempt.phases}
+    scale = drawing.shared_scale([series.points for series in heat.values()], step=5.0)
     return Timeline(
-        rows=tuple(_row(attempt, heat.get(attempt.id), axis, now) for attempt in attempts),
+        rows=tuple(_row(attempt, heat.get(attempt.id), axis, scale, now) for attempt in attempts),
         ticks=drawing.seconds_ticks(axis),
         begin=axis.begin,
         end=axis.end,
         phases=tuple(phase.value for phase in Phase if phase.value in seen),
+        scale=scale,
     )
 
 
-def _row(attempt: AttemptRow, heat: Series | None, axis: drawing.Axis, now: datetime) -> Row:
+def _row(
+    attempt: AttemptRow, heat: Series | None, axis: drawing.Axis, scale: tuple[float, float] | None, now: datetime
+) -> Row:
     bars = []
     for span in attempt.phases:
         end = span.ended_at or attempt.ended_at or now
@@ -67,6 +72,6 @@ def _row(attempt: AttemptRow, heat: Series | None, axis: drawing.Axis, now: date
         still = span.ended_at is None and attempt.ended_at is None
         title = f"{span.phase}: {took}{' so far' if still else ''}"
         bars.append(Bar(span.phase, x, width, span.phase if width > 14 else "", title, still))
-    drawn = drawing.line(heat.points, axis, least_span=4.0) if heat else None
+    drawn = drawing.line(heat.points, axis, scale=scale) if heat else None
     said = f"{drawn.low:.1f} to {words.celsius(drawn.high)}" if drawn else f"temperature {words.NOT_MEASURED}"
     return Row(attempt, tuple(bars), drawn, said)

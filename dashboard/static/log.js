@@ -39,6 +39,7 @@
   function append(text) {
     if (!text) return;
     document.getElementById("log-none")?.remove();
+    lines.hidden = false;
     const parts = (torn + text).split("\n");
     torn = parts.pop();
     lines.querySelector(".torn")?.remove();
