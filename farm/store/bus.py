@@ -14,15 +14,19 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import select
+from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from farm.store import tables
+from farm.store.prepared import run
 
 #: A subscriber that is this many changes behind is sent to the table instead of being fed from memory.
 BACKLOG = 1000
 #: Most rows read from the table at once.
 PAGE = 500
+#: Where a session keeps what `touch` recorded, and what is written of it.
+_PENDING, _WRITTEN = "farm_changes", "farm_changes_written"
+_INSERT = insert(tables.Change).returning(tables.Change.id)
 #: How long changes are kept (farm.store.upkeep): who was away longer loads its page anew.
 KEEP = timedelta(days=1)
 
@@ -49,7 +53,19 @@ def touch(
     device_id: int | None = None,
 ) -> None:
     """Record in this transaction that `ref` of `topic` changed; subscribers hear of it after the commit."""
-    session.add(tables.Change(at=at, topic=topic, ref=str(ref), run_id=run_id, device_id=device_id))
+    row = {"at": at, "topic": topic, "ref": str(ref), "run_id": run_id, "device_id": device_id}
+    session.info.setdefault(_PENDING, []).append(row)
+
+
+def write_changes(session: Session) -> list[Change]:
+    """Write what `touch` recorded; returns every change of this transaction so far.
+
+    The database does it last thing before the commit: ids are taken late, so that gaps in them are short.
+    """
+    written: list[Change] = session.info.setdefault(_WRITTEN, [])
+    for row in session.info.pop(_PENDING, []):
+        written.append(Change(run(session, _INSERT, row).scalar_one(), **row))
+    return written
 
 
 def changes_after(session: Session, since_id: int, limit: int = PAGE, *, until: int | None = None) -> list[Change]:

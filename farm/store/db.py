@@ -9,6 +9,7 @@ in the order run, device, lease, so that no two wait for each other.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, func, make_url,
 from sqlalchemy.orm import Session
 
 from farm.store import postgres, tables
-from farm.store.bus import Bus, Change, changes_after
+from farm.store.bus import Bus, Change, changes_after, write_changes
 from farm.store.feed import Feed
 
 #: Longest wait for SQLite's write lock, seconds.
@@ -38,6 +39,7 @@ class Database:
     def __init__(self, url: str, *, clock: Callable[[], datetime] | None = None) -> None:
         self.url = url
         self.is_sqlite = make_url(url).get_backend_name() == "sqlite"
+        self._writer = threading.Lock()
         self._clock = clock or (lambda: datetime.now(UTC))
         self.engine: Engine = _engine(url, self.is_sqlite)
         self._writing = self.engine.execution_options(**{_WRITE: True})
@@ -52,17 +54,28 @@ class Database:
         return now.astimezone(UTC)
 
     @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """On SQLite writers of this process take turns: its own lock is waited for by looking again and again."""
+        if not self.is_sqlite:
+            yield
+            return
+        if not self._writer.acquire(timeout=BUSY_S):
+            raise TimeoutError(f"another thread has been writing for {BUSY_S} s")
+        try:
+            yield
+        finally:
+            self._writer.release()
+
+    @contextmanager
     def session(self) -> Iterator[Session]:
         """A write transaction: commits at the end, rolls back on an error, then announces its changes."""
-        fresh: list[tables.Change] = []
-        with Session(self._writing, expire_on_commit=False) as session:
-            event.listen(session, "before_flush", lambda s, _c, _i: fresh.extend(_new_changes(s)))
-            with session.begin():
-                yield session
+        with self._turn(), Session(self._writing, expire_on_commit=False) as session, session.begin():
+            yield session
+            fresh = write_changes(session)
         if fresh and self._feed is not None:
             self._feed.written()
         elif fresh:
-            self.bus.publish([Change(c.id, c.at, c.topic, c.ref, c.run_id, c.device_id) for c in fresh])
+            self.bus.publish(fresh)
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -103,10 +116,6 @@ class Database:
     def _load(self, since_id: int) -> list[Change]:
         with self.read() as session:
             return changes_after(session, since_id, until=None if self._feed is None else self._feed.horizon)
-
-
-def _new_changes(session: Session) -> list[tables.Change]:
-    return [row for row in session.new if isinstance(row, tables.Change)]
 
 
 def _engine(url: str, is_sqlite: bool) -> Engine:

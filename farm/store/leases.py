@@ -10,13 +10,52 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from sqlalchemy import and_, insert, or_, select, update
+from sqlalchemy import and_, bindparam, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from farm.domain.leases import HEARTBEAT, RESERVATION, WARN_BEFORE, Lease, LeaseVerdict
 from farm.store import tables
 from farm.store.bus import touch
+from farm.store.prepared import run
+
+_NEXT_TOKEN = (
+    update(tables.Device)
+    .where(tables.Device.id == bindparam("device"))
+    .values(last_token=tables.Device.last_token + 1)
+    .returning(tables.Device.last_token)
+)
+_GRANT = {
+    "sqlite": sqlite.insert(tables.Lease).on_conflict_do_nothing().returning(tables.Lease.id),
+    "postgresql": postgresql.insert(tables.Lease).on_conflict_do_nothing().returning(tables.Lease.id),
+}
+_IS_OPEN = tables.Lease.ended_at.is_(None)
+_IS_IT = tables.Lease.id == bindparam("lease")
+_HOLDER = select(tables.Lease.holder).where(tables.Lease.device_id == bindparam("device"), _IS_OPEN)
+_OPEN = select(tables.Lease.device_id, tables.Lease.holder, tables.Lease.granted_at, tables.Lease.released_at).where(
+    _IS_IT, _IS_OPEN
+)
+_OF_ID = select(
+    *(getattr(tables.Lease, name) for name in Lease.__slots__)  # the value's fields are the row's columns
+).where(_IS_IT, _IS_OPEN)
+_RELEASE = (
+    update(tables.Lease)
+    .where(_IS_IT, tables.Lease.released_at.is_(None))
+    .values(released_at=bindparam("now"), end_reason=bindparam("reason"), preempted_by=bindparam("by"))
+    .returning(tables.Lease.device_id, tables.Lease.holder)
+)
+_END_RESERVATION = (
+    update(tables.Reservation)
+    .where(tables.Reservation.lease_id == bindparam("lease"), tables.Reservation.ended_at.is_(None))
+    .values(state="ended", ended_at=bindparam("now"), end_reason=bindparam("reason"))
+)
+_END = update(tables.Lease).where(_IS_IT, _IS_OPEN).values(ended_at=bindparam("now")).returning(tables.Lease.id)
+_WEAR = (
+    update(tables.Device)
+    .where(tables.Device.id == bindparam("device"))
+    .values(used_s=tables.Device.used_s + bindparam("used"))
+)
+_EVENT = insert(tables.DeviceEvent)
 
 
 class AlreadyHeld(Exception):
@@ -47,13 +86,7 @@ def grant(
     user: str | None = None,
 ) -> Lease:
     """Take the device for `holder`. Raises AlreadyHeld, leaving the session usable."""
-    token = session.execute(
-        update(tables.Device)
-        .where(tables.Device.id == device_id)
-        .values(last_token=tables.Device.last_token + 1)
-        .returning(tables.Device.last_token),
-        execution_options={"synchronize_session": False},
-    ).scalar_one()
+    token = run(session, _NEXT_TOKEN, {"device": device_id}).scalar_one()
     values = {
         "device_id": device_id,
         "holder": holder,
@@ -65,15 +98,10 @@ def grant(
         "team": team,
         "user": user,
     }
-    upsert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     # Two at the same moment: the unique index lets one row in, the other one's INSERT does nothing and says so.
-    made = upsert(tables.Lease).values(values).on_conflict_do_nothing().returning(tables.Lease.id)
-    lease_id = session.execute(made).scalar_one_or_none()
+    lease_id = run(session, _GRANT[session.get_bind().dialect.name], values).scalar_one_or_none()
     if lease_id is None:
-        held = session.scalar(
-            select(tables.Lease.holder).where(tables.Lease.device_id == device_id, tables.Lease.ended_at.is_(None))
-        )
-        raise AlreadyHeld(device_id, held)
+        raise AlreadyHeld(device_id, run(session, _HOLDER, {"device": device_id}).scalar_one_or_none())
     _event(session, device_id, now, "leased", {"holder": holder, "token": token})
     touch(session, "device", device_id, at=now, device_id=device_id)
     return Lease(lease_id, device_id, holder, token, now, now + HEARTBEAT, hard_end, None, team, user)
@@ -120,65 +148,44 @@ def preempt(session: Session, lease_id: int, by: str, reason: str, now: datetime
     """
     lease = of_id(session, lease_id)
     words = f"preempted by {by} because {reason}"
-    if lease is None or not _close(session, lease_id, now, words, released_at=now, preempted_by=by):
+    if lease is None or not _close(session, lease_id, now, words, by):
         raise NoSuchLease(lease_id)
     return replace(lease, released_at=now)
 
 
 def release(session: Session, lease_id: int, now: datetime, reason: str) -> bool:
     """Cut the holder off; the device stays taken until `end`. False when it was released before."""
-    return _close(session, lease_id, now, reason, released_at=now)
+    return _close(session, lease_id, now, reason)
 
 
 def end(session: Session, lease_id: int, now: datetime, reason: str) -> bool:
     """The device is clean and verified, or in quarantine: free it. False when it had ended before."""
-    device_id = session.scalar(
-        select(tables.Lease.device_id).where(tables.Lease.id == lease_id, tables.Lease.ended_at.is_(None))
-    )
-    if device_id is None:
+    found = run(session, _OPEN, {"lease": lease_id}).first()
+    if found is None:
         return False
+    device_id, holder, granted_at, released_at = found
     # The device's row first, as a grant does: whoever takes the two locks the other way round may wait for ever.
-    device = select(tables.Device.id).where(tables.Device.id == device_id)
-    session.execute(device.with_for_update(key_share=True))
-    release(session, lease_id, now, reason)
-    ended = session.execute(
-        update(tables.Lease)
-        .where(tables.Lease.id == lease_id, tables.Lease.ended_at.is_(None))
-        .values(ended_at=now)
-        .returning(tables.Lease.holder, tables.Lease.granted_at),
-        execution_options={"synchronize_session": False},
-    ).first()
-    if ended is None:
-        return False
-    holder, granted_at = ended
     used_s = max(0.0, (now - granted_at).total_seconds())
-    session.execute(
-        update(tables.Device).where(tables.Device.id == device_id).values(used_s=tables.Device.used_s + used_s),
-        execution_options={"synchronize_session": False},
-    )
+    run(session, _WEAR, {"device": device_id, "used": used_s})
+    if released_at is None:
+        release(session, lease_id, now, reason)
+    if run(session, _END, {"lease": lease_id, "now": now}).first() is None:
+        run(session, _WEAR, {"device": device_id, "used": -used_s})  # somebody else ended it while we waited
+        return False
     _event(session, device_id, now, "freed", {"holder": holder, "reason": reason[:200]})
     touch(session, "device", device_id, at=now, device_id=device_id)
     return True
 
 
-def _close(session: Session, lease_id: int, now: datetime, reason: str, **columns: object) -> bool:
-    closed = session.execute(
-        update(tables.Lease)
-        .where(tables.Lease.id == lease_id, tables.Lease.released_at.is_(None))
-        .values(**columns, end_reason=reason[:200])
-        .returning(tables.Lease.device_id, tables.Lease.holder),
-        execution_options={"synchronize_session": False},
-    ).first()
+def _close(session: Session, lease_id: int, now: datetime, reason: str, by: str | None = None) -> bool:
+    values = {"lease": lease_id, "now": now, "reason": reason[:200], "by": by}
+    closed = run(session, _RELEASE, values).first()
     if closed is None:
         return False
     device_id, holder = closed
     _event(session, device_id, now, "released", {"holder": holder, "reason": reason[:200]})
     if holder.startswith(RESERVATION):  # a reservation is over with its lease, whatever ended that
-        session.execute(
-            update(tables.Reservation)
-            .where(tables.Reservation.lease_id == lease_id, tables.Reservation.ended_at.is_(None))
-            .values(state="ended", ended_at=now, end_reason=reason[:200])
-        )
+        run(session, _END_RESERVATION, {"lease": lease_id, "now": now, "reason": reason[:200]})
     _announce(session, device_id, holder, now)
     return True
 
@@ -191,8 +198,8 @@ def _announce(session: Session, device_id: int, holder: str, now: datetime) -> N
 
 
 def _event(session: Session, device_id: int, at: datetime, kind: str, detail: dict[str, object]) -> None:
-    """A line of the device's history; written directly, since every lease writes three of them."""
-    session.execute(insert(tables.DeviceEvent).values(device_id=device_id, at=at, kind=kind, detail=detail))
+    """A line of the device's history."""
+    run(session, _EVENT, {"device_id": device_id, "at": at, "kind": kind, "detail": detail})
 
 
 def expire(session: Session, now: datetime, *, trust_heartbeat: bool) -> list[tuple[Lease, LeaseVerdict]]:
@@ -255,8 +262,8 @@ def any_over(session: Session, now: datetime) -> bool:
 
 def of_id(session: Session, lease_id: int) -> Lease | None:
     """The open lease of that number; None when there is none or it has ended."""
-    row = session.scalar(select(tables.Lease).where(tables.Lease.id == lease_id, tables.Lease.ended_at.is_(None)))
-    return None if row is None else as_lease(row)
+    row = run(session, _OF_ID, {"lease": lease_id}).first()
+    return None if row is None else Lease(*row)
 
 
 def still_mine(session: Session, attempt_id: int, token: int) -> bool:

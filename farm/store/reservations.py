@@ -7,29 +7,52 @@ lease (farm.store.leases closes it), by being withdrawn, or when nobody could se
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from sqlalchemy import ColumnElement, Select, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, exists, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
-from farm.domain.devices import STALE_AFTER, Availability, Connection, DeviceFacts, Health, availability
+from farm.domain.devices import DeviceFacts
 from farm.domain.leases import RESERVATION, Lease
 from farm.domain.outcomes import State
 from farm.domain.selectors import Selector, parse
-from farm.store import devices, leases, tables
+from farm.store import free_devices, leases, tables
 from farm.store.bus import touch
+from farm.store.prepared import run
 
 QUEUED, ACTIVE, ENDED = "queued", "active", "ended"
-#: Devices are looked at in pages of this size, the best first: most wishes are served by the first.
-_PAGE = 8
 #: With more wishes in the queue than this, the planner decides.
 _MAX_RIVALS = 50
 #: One person's wishes in the queue.
 MAX_WAITING = 100
-_READY_HEAT_C = 30.0  # a temperature that was not measured: neither hot nor cold
+
+
+_ASK = insert(tables.Reservation).returning(tables.Reservation.id)
+_BEGIN = (
+    update(tables.Reservation)
+    .where(tables.Reservation.id == bindparam("ident"))
+    .values(state=ACTIVE, lease_id=bindparam("lease"), wait_reason=None)
+)
+#: One look before a wish is served at once: does a job wait that could start, does an earlier wish, is anything paused
+#: or drained (what exactly is the planner's matter), is there a quota?
+_LOOK = select(
+    exists()
+    .where(
+        tables.Job.state == State.QUEUED.value,
+        or_(tables.Job.not_before.is_(None), tables.Job.not_before <= bindparam("now", type_=tables.UtcDateTime)),
+    )
+    .label("job"),
+    exists().where(tables.Reservation.state == QUEUED, tables.Reservation.id != bindparam("ident")).label("rival"),
+    exists()
+    .where(tables.Hold.lifted_at.is_(None), or_(tables.Hold.until.is_(None), tables.Hold.until > bindparam("now")))
+    .label("hold"),
+    or_(
+        exists().where(tables.Team.name == bindparam("team"), tables.Team.max_devices.is_not(None)),
+        exists().where(tables.Token.id == bindparam("token"), tables.Token.max_devices.is_not(None)),
+    ).label("limited"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +108,7 @@ def request(session: Session, wish: Wish, now: datetime) -> tuple[int, Lease | N
         "wait_until": wish.wait_until,
         "state": QUEUED,
     }
-    ident: int = session.execute(
-        insert(tables.Reservation).values(values).returning(tables.Reservation.id)
-    ).scalar_one()
+    ident: int = run(session, _ASK, values).scalar_one()
     lease = _grant_now(session, ident, wish, now) if begins_at <= now else None
     if lease is None:
         touch(session, "reservation", ident, at=now, device_id=wish.device_id)
@@ -222,12 +243,7 @@ def _begin(
     session: Session, ident: int, device_id: int, team: str, user: str, lasts: timedelta, now: datetime
 ) -> Lease:
     lease = leases.grant(session, device_id, f"{RESERVATION}{ident}", None, now, now + lasts, team=team, user=user)
-    session.execute(
-        update(tables.Reservation)
-        .where(tables.Reservation.id == ident)
-        .values(state=ACTIVE, lease_id=lease.id, wait_reason=None),
-        execution_options={"synchronize_session": False},
-    )
+    run(session, _BEGIN, {"ident": ident, "lease": lease.id})
     touch(session, "reservation", ident, at=now, device_id=device_id)
     return lease
 
@@ -255,11 +271,14 @@ def _grant_now(session: Session, ident: int, wish: Wish, now: datetime) -> Lease
 
     Nobody is overtaken: while a job waits that could start, or an earlier wish matches the device, the planner decides.
     """
-    rivals = _rivals(session, ident, now)
-    if rivals is None or _on_hold(session, now) or over_quota(session, wish.team, wish.token_id):
+    look = run(session, _LOOK, {"ident": ident, "now": now, "team": wish.team, "token": wish.token_id}).one()
+    if look.job or look.hold or (look.limited and over_quota(session, wish.team, wish.token_id)):
+        return None
+    rivals = _rivals(session, ident, now) if look.rival else []
+    if len(rivals) > _MAX_RIVALS:
         return None
     wanted = _selector(wish.selector)
-    for device in _ready(session, wish.device_id, now):
+    for device in free_devices.ready(session, wish.device_id, now):
         if wish.device_id is None and not wanted.matches(device.facts()):
             continue
         if any(rival.matches(device) for rival in rivals):
@@ -271,14 +290,8 @@ def _grant_now(session: Session, ident: int, wish: Wish, now: datetime) -> Lease
     return None
 
 
-def _rivals(session: Session, ident: int, now: datetime) -> Sequence[Waiting] | None:
-    """The wishes before this one; None when there are jobs that could start, or too many wishes."""
-    job = tables.Job
-    could_start = select(job.id).where(
-        job.state == State.QUEUED.value, or_(job.not_before.is_(None), job.not_before <= now)
-    )
-    if session.scalar(could_start.limit(1)) is not None:
-        return None
+def _rivals(session: Session, ident: int, now: datetime) -> list[Waiting]:
+    """The wishes that were there before this one and may begin."""
     row = tables.Reservation
     query = select(row).where(
         row.state == QUEUED,
@@ -286,43 +299,4 @@ def _rivals(session: Session, ident: int, now: datetime) -> Sequence[Waiting] | 
         row.begins_at <= now,
         or_(row.wait_until.is_(None), row.wait_until > now),
     )
-    rows = session.scalars(query.limit(_MAX_RIVALS + 1)).all()
-    return None if len(rows) > _MAX_RIVALS else [_waiting(found) for found in rows]
-
-
-def _on_hold(session: Session, now: datetime) -> bool:
-    """Whether anything is paused or drained: what exactly is the planner's matter."""
-    hold = tables.Hold
-    query = select(hold.id).where(hold.lifted_at.is_(None), or_(hold.until.is_(None), hold.until > now))
-    return session.scalar(query.limit(1)) is not None
-
-
-def _ready(session: Session, device_id: int | None, now: datetime) -> Iterator[DeviceFacts]:
-    """Devices that may be granted now: the coolest first, then those with the fewest errors, then the least worn."""
-    device, lease = tables.Device, tables.Lease
-    heat = func.coalesce(device.temperature_c, _READY_HEAT_C)
-    query = (
-        select(device)
-        .join(tables.Host, tables.Host.name == device.host)
-        .outerjoin(lease, (lease.device_id == device.id) & lease.ended_at.is_(None))
-        .where(
-            lease.id.is_(None),
-            tables.Host.drained.is_(False),
-            device.connection == Connection.ONLINE.value,
-            device.health == Health.GOOD.value,
-            device.seen_at >= now - STALE_AFTER,
-        )
-        .order_by(heat, device.infra_errors, device.used_s, device.id)
-    )
-    if device_id is not None:
-        query = query.where(device.id == device_id)
-    offset, size = 0, _PAGE
-    while True:
-        rows = session.scalars(query.offset(offset).limit(size)).all()
-        for row in rows:
-            fact = devices.fact(row, None)
-            if availability(fact, now)[0] is Availability.READY:
-                yield fact
-        if len(rows) < size:
-            return
-        offset, size = offset + size, size * 8
+    return [_waiting(found) for found in session.scalars(query.limit(_MAX_RIVALS + 1))]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from farm import server
 from farm.cli import processes
 from farm.settings import load, port_is_free
 from tests.cli.conftest import Done, farm
@@ -97,6 +98,16 @@ def test_a_taken_port_is_told_with_the_way_out(state: Path) -> None:
         done = farm("up", "--detach", "--port", str(taken.getsockname()[1]), state=state)
     assert done.code == 2
     assert "--port 0" in done.err
+
+
+def test_the_end_of_an_answer_is_not_held_back_until_its_beginning_is_acknowledged(state: Path) -> None:
+    with server._listen(load({}, state=state, port=0)) as listener:
+        listener.listen()
+        with socket.create_connection(listener.getsockname()):
+            accepted = listener.accept()[0]
+            with accepted:
+                # What asyncio asks before it sets TCP_NODELAY on a connection.
+                assert (accepted.type, accepted.proto) == (socket.SOCK_STREAM, socket.IPPROTO_TCP)
 
 
 def test_another_process_with_the_same_pid_is_not_stopped(state: Path) -> None:

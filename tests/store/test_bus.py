@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from farm.store import bus as bus_module
-from farm.store.bus import Change, touch
+from farm.store.bus import Change, touch, write_changes
 from farm.store.db import Database
 from tests.waiting import eventually
 
@@ -33,7 +33,7 @@ def test_a_change_is_heard_after_the_commit_and_never_when_it_is_rolled_back(db:
     def fail_after_writing() -> None:
         with db.session() as session:
             touch(session, "run", 1, at=NOW)
-            session.flush()
+            write_changes(session)
             raise RuntimeError
 
     with pytest.raises(RuntimeError):

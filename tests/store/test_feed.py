@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import select
 
 from farm.store import tables
-from farm.store.bus import Change, touch
+from farm.store.bus import Change, touch, write_changes
 from farm.store.db import Database
 from tests.postgres import PostgresServer, new_database
 from tests.waiting import eventually
@@ -26,7 +26,7 @@ WRITER = textwrap.dedent(
     """
     import random, sys, time
     from datetime import UTC, datetime
-    from farm.store.bus import touch
+    from farm.store.bus import touch, write_changes
     from farm.store.db import Database
     url, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     db, dice = Database(url), random.Random(name)
@@ -34,7 +34,7 @@ WRITER = textwrap.dedent(
         try:
             with db.session() as session:
                 touch(session, "run", f"{name}:{n}", at=datetime.now(UTC))
-                session.flush()
+                write_changes(session)
                 time.sleep(dice.random() * 0.02)  # others take numbers and commit meanwhile
                 if dice.random() < 0.2:
                     raise ZeroDivisionError
@@ -67,7 +67,7 @@ def write(db: Database, *refs: object) -> None:
 def roll_back(db: Database) -> None:
     with db.session() as session:
         touch(session, "run", "never", at=NOW)
-        session.flush()
+        write_changes(session)
         raise ZeroDivisionError
 
 
@@ -90,7 +90,7 @@ def test_a_change_that_commits_late_is_waited_for_and_one_that_never_does_is_not
     late = db.session()
     session = late.__enter__()
     touch(session, "run", "late", at=NOW)
-    session.flush()
+    write_changes(session)
     write(db, "quick")
     with pytest.raises(ZeroDivisionError):
         roll_back(db)

@@ -1,0 +1,54 @@
+"""Devices that may be granted at this moment, the best first, read in pieces: most wishes are served by the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import cast
+
+from sqlalchemy import bindparam, func, select
+from sqlalchemy.orm import Session
+
+from farm.domain.devices import STALE_AFTER, Availability, Connection, DeviceFacts, Health, availability
+from farm.store import devices, tables
+from farm.store.prepared import run
+
+_PAGE = 8
+_UNMEASURED_C = 30.0  # a temperature that was not measured: neither hot nor cold
+
+_READY = (
+    select(*tables.Device.__table__.columns)
+    .join(tables.Host, tables.Host.name == tables.Device.host)
+    .outerjoin(tables.Lease, (tables.Lease.device_id == tables.Device.id) & tables.Lease.ended_at.is_(None))
+    .where(
+        tables.Lease.id.is_(None),
+        tables.Host.drained.is_(False),
+        tables.Device.connection == Connection.ONLINE.value,
+        tables.Device.health == Health.GOOD.value,
+        tables.Device.seen_at >= bindparam("fresh"),
+    )
+    .order_by(
+        func.coalesce(tables.Device.temperature_c, _UNMEASURED_C),
+        tables.Device.infra_errors,
+        tables.Device.used_s,
+        tables.Device.id,
+    )
+    .offset(bindparam("offset"))
+    .limit(bindparam("size"))
+)
+_READY_ONE = _READY.where(tables.Device.id == bindparam("device"))
+
+
+def ready(session: Session, device_id: int | None, now: datetime) -> Iterator[DeviceFacts]:
+    """Devices that may be granted now: the coolest first, then those with the fewest errors, then the least worn."""
+    offset, size = 0, _PAGE
+    while True:
+        which = {"device": device_id, "fresh": now - STALE_AFTER, "offset": offset, "size": size}
+        rows = run(session, _READY if device_id is None else _READY_ONE, which).all()
+        for row in rows:
+            fact = devices.fact(cast(tables.Device, row), None)  # it has the columns that are asked for
+            if availability(fact, now)[0] is Availability.READY:
+                yield fact
+        if len(rows) < size:
+            return
+        offset, size = offset + size, size * 8
