@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from farm.cli.client import connect
-from farm.cli.output import cell, figure, note, print_json, table
+from farm.cli.output import ago, cell, figure, note, print_json, table
 
 #: Availability → style: what can be used is green, what needs a hand is magenta (the farm's own colour).
 STYLES = {
@@ -36,6 +36,9 @@ def command(selector: str, as_json: bool) -> int:
         return 0
     for one in fleet["unidentified"]:
         note(f"{one['address']} on {one['host']} is {one['state']}: {one['remedy']}")
+    for alert in fleet["alerts"]:
+        since = ago(alert["at"])
+        note(f"! {alert['message']} ({since})")
     for line in fleet["inventory_errors"]:
         note(f"{line} (the inventory before it stays in force)")
     if not devices and fleet["devices"]:
@@ -63,7 +66,7 @@ def _matching(preview: dict[str, Any], devices: list[dict[str, Any]]) -> list[di
     serials = {device["serial"] for device in preview["matching"]}
     found = [device for device in devices if device["facts"]["serial"] in serials]
     if not found and preview["nearest"]:
-        note("Nothing matches. Nearest: " + "; ".join(miss["why"] for miss in preview["nearest"][:3]))
+        note("Nothing matches. Nearest: " + preview["nearest_words"])
     return found
 
 

@@ -16,7 +16,7 @@ from farm.cli.errors import CliError, show_error
 from farm.domain.outcomes import ExitCode
 from farm.settings import SettingsError
 
-#: Subcommand → (module, what it is for). The listing must not import them.
+#: Subcommand → (module, or module:function; what it is for). The listing must not import them.
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "Three virtual devices, an engine, suites and a dashboard."),
     "up": ("up", "Start the farm on this machine."),
@@ -24,6 +24,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "login": ("login", "Log in: a link for a browser, or a token for this command line."),
     "whoami": ("whoami", "Which farm, as whom, with what rights."),
     "devices": ("devices", "Devices, and whether they can be used now."),
+    "device": ("device", "One device: quarantine, maintenance, release, check, note."),
+    "acquire": ("acquire", "Lease a device for a while."),
+    "lease": ("lease", "Leases: list, extend, release, preempt."),
     "run": ("run", "Queue a run: a bundle, suites, devices."),
     "runs": ("runs", "Runs, newest first."),
     "show": ("show", "One run: devices, tests, measurements."),
@@ -32,6 +35,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bundle": ("bundle", "Engine bundles: build, list, check."),
     "suite": ("suite", "Suite packs: pack, list."),
     "verdict": ("verdict", "Judge runs of two builds: regressed, improved, unchanged?"),
+    "why": ("why", "Why a job waits, and when it will start."),
+    "holds": ("holds", "What is paused or drained."),
+    "pause": ("holds:pause", "No new work on a device, host, pool or the farm."),
+    "drain": ("holds:drain", "The same, and wait until nothing runs there."),
+    "resume": ("holds:resume", "Give it work again."),
     "simulate": ("simulate", "Play a lab through before it is built: who would wait how long?"),
     "tokens": ("tokens", "Tokens for programs: list, create, revoke."),
     "users": ("users", "Users (admin): list, add, set."),
@@ -49,7 +57,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"farm.cli.{COMMANDS[cmd_name][0]}").command
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(f"farm.cli.{module}"), name or "command")
         assert isinstance(command, click.Command)
         return command
 

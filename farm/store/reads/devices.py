@@ -9,9 +9,11 @@ from typing import Any
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
+from farm.domain import readiness
 from farm.domain.devices import Availability, DeviceFacts, availability
-from farm.store import tables
+from farm.store import notes, tables
 from farm.store.devices import fact
+from farm.store.notes import NoteRow
 from farm.store.reads.fleet import Tile, tiles
 from farm.store.reads.shared import (
     TEMPERATURE,
@@ -75,6 +77,11 @@ class DeviceDetail:
     tile: Tile
     health_by: str | None
     health_at: datetime | None
+    health_action: str | None  # what a person is advised to do
+    health_log: str | None  # the tail of what led to its health
+    strikes: int  # attempts that it or its host spoilt, in a row
+    warnings: tuple[str, ...]  # no work waits for them: clock, charge
+    notes: tuple[NoteRow, ...]
     connection_at: datetime | None
     fingerprints: tuple[FingerprintRow, ...]
     attempts: tuple[RecentAttempt, ...]
@@ -98,7 +105,7 @@ def states(session: Session, now: datetime) -> list[tuple[DeviceFacts, Availabil
 
 def device(session: Session, ref: str, now: datetime) -> DeviceDetail | None:
     """One device by its name, serial number or id, in this order; None when there is none."""
-    row = _find(session, ref)
+    row = find(session, ref)
     if row is None:
         return None
     (tile,) = tiles(session, now, row.id)
@@ -114,6 +121,11 @@ def device(session: Session, ref: str, now: datetime) -> DeviceDetail | None:
         tile=tile,
         health_by=row.health_by,
         health_at=row.health_at,
+        health_action=row.health_action,
+        health_log=row.health_log,
+        strikes=row.strikes,
+        warnings=tuple(readiness.warnings(row.clock_skew_s, row.battery_pct)),
+        notes=notes.of_device(session, row.id),
         connection_at=row.connection_at,
         fingerprints=_fingerprints(session, row),
         attempts=_attempts(session, row.id),
@@ -123,7 +135,8 @@ def device(session: Session, ref: str, now: datetime) -> DeviceDetail | None:
     )
 
 
-def _find(session: Session, ref: str) -> tables.Device | None:
+def find(session: Session, ref: str) -> tables.Device | None:
+    """A device's row by its name, serial number or id, in this order."""
     d = tables.Device
     number = int(ref) if ref.isascii() and ref.isdigit() and len(ref) < 16 else None
     wanted = (

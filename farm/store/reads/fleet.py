@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from farm.domain.devices import Availability, Connection, DeviceFacts, availability, is_silent, remedy
 from farm.domain.outcomes import State
 from farm.store import tables
+from farm.store.alerts import AlertRow, open_alerts
 from farm.store.devices import fact
 from farm.store.reads.progress import of_jobs
 from farm.store.reads.shared import Point, kind_of, model_of, temperature_events, thin
@@ -92,6 +93,7 @@ class Fleet:
     needs_hand: tuple[str, ...]  # names of devices that a person should look at
     unidentified: tuple[Unidentified, ...]  # on hosts that are heard of
     inventory_errors: tuple[str, ...]  # why the inventory's file is not in force; the one before it is
+    alerts: tuple[AlertRow, ...]  # those that hold now
 
 
 def fleet(session: Session, now: datetime) -> Fleet:
@@ -99,16 +101,21 @@ def fleet(session: Session, now: datetime) -> Fleet:
     found = tiles(session, now)
     per_host = Counter(tile.facts.host for tile in found)
     rows = list(session.scalars(select(tables.Host).order_by(tables.Host.name)))
-    hosts = tuple(HostRow(h.name, h.seen_at, is_silent(h.seen_at, now), h.drained, per_host[h.name]) for h in rows)
-    strangers = tuple(one for row in rows if not is_silent(row.seen_at, now) for one in _unidentified(row))
+    hosts = tuple(HostRow(h.name, h.seen_at, _is_away(h, now), h.drained, per_host[h.name]) for h in rows)
+    strangers = tuple(one for row in rows if not _is_away(row, now) for one in _unidentified(row))
     counts = Counter(tile.availability.value for tile in found)
     needs = tuple(tile.facts.name for tile in found if _needs_hand(tile))
-    return Fleet(now, found, hosts, dict(counts), _queue(session), needs, strangers, _inventory_errors(session))
+    errors, alerts = _inventory_errors(session), open_alerts(session)
+    return Fleet(now, found, hosts, dict(counts), _queue(session), needs, strangers, errors, alerts)
 
 
 def _inventory_errors(session: Session) -> tuple[str, ...]:
     noted = session.get(tables.Setting, "inventory")
     return tuple(str(line)[:500] for line in (noted.value.get("errors") or [])[:20]) if noted is not None else ()
+
+
+def _is_away(host: tables.Host, now: datetime) -> bool:
+    return host.lost_at is not None or is_silent(host.seen_at, now)
 
 
 def _unidentified(host: tables.Host) -> list[Unidentified]:
