@@ -21,7 +21,7 @@ from farm.api.context import Audit, Context, Farm, Who
 from farm.api.errors import ApiError, not_found
 from farm.api.json import encode
 from farm.domain.leases import LONGEST_ASKED, SHORTEST_ASKED
-from farm.domain.selectors import MAX_TEXT, SelectorError, nearest, parse
+from farm.domain.selectors import MAX_TEXT, SelectorError, nearest, parse, words_of
 from farm.store import devices, reservations
 from farm.store.bus import Change
 from farm.store.people import Principal, Scope
@@ -152,7 +152,7 @@ def _check_queued(session: Session, who: Principal, wish: Wish) -> None:
     wanted = parse(wish.selector)
     if not any(wanted.matches(device.facts()) for device in known):
         missed = nearest(wanted, known)[:3]
-        words = "; ".join(miss.words() for miss in missed) or "the farm has no device yet"
+        words = words_of(missed) or "the farm has no device yet"
         detail = {"nearest": [{"device": miss.device.name, "why": miss.words()} for miss in missed]}
         raise ApiError(422, "no-match", f"no device matches {wish.selector!r}; nearest: {words}", detail)
 

@@ -13,6 +13,7 @@ from farm.api.auth import needs
 from farm.api.context import Audit, Farm, Who
 from farm.api.errors import not_found
 from farm.api.json import encode
+from farm.domain.selectors import words_of
 from farm.store.people import Scope
 from farm.store.reads import results
 from farm.store.reads import runs as reads
@@ -139,6 +140,7 @@ def preview(farm: Farm, question: Question) -> dict[str, Any]:
             {"name": miss.device.name, "serial": miss.device.serial, "failed": encode(miss.failed), "why": miss.words()}
             for miss in found.nearest
         ],
+        "nearest_words": words_of(found.nearest),
         "error": error
         and {"message": error.message, "position": error.position, "suggestion": error.suggestion or None},
     }

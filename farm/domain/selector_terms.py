@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _FALSE = {"", "false", "no", "0"}
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)*")
@@ -12,11 +13,15 @@ _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)*")
 
 @dataclass(frozen=True, slots=True)
 class FailedTerm:
-    """A term that a device does not meet: what it wants, and what the device has (None: nothing)."""
+    """A term that a device does not meet: what it wants, and what the device has (None: nothing).
+
+    `distance`: how far off that is, from nearly 0 to 1 (nothing known, nothing in common, or just what is not wanted).
+    """
 
     term: str
     key: str
     have: str | None
+    distance: float = field(default=1.0, compare=False)
 
     def words(self) -> str:
         """`soc is Tensor G3, wanted soc=RK3568`."""
@@ -49,7 +54,13 @@ class Term:
         return any(equals(have, value) for value in self.values)
 
     def failure(self, facts: Mapping[str, str]) -> FailedTerm:
-        return FailedTerm(self.text, self.key, facts.get(self.key))
+        have = facts.get(self.key)
+        return FailedTerm(self.text, self.key, have, self._distance(have))
+
+    def _distance(self, have: str | None) -> float:
+        if have is None or self.op in ("has", "!="):
+            return 1.0
+        return min(distance(have, value, ordered=self.op in _ORDER) for value in self.values)
 
 
 def equals(have: str, want: str) -> bool:
@@ -62,6 +73,28 @@ def equals(have: str, want: str) -> bool:
         return float(have) == float(want)
     except ValueError:
         return False
+
+
+def distance(have: str, want: str, *, ordered: bool = False) -> float:
+    """How unlike two values are, 0 to 1: numbers and versions by how much, others by the letters that differ.
+
+    `ordered`: whatever begins with a number counts as one, as it does where two are compared by order.
+    """
+    left, right = number(have), number(want)
+    if left is not None and right is not None and (ordered or (_plain(have) and _plain(want))):
+        width = max(len(left), len(right))
+        pairs = zip(left + (0.0,) * (width - len(left)), right + (0.0,) * (width - len(right)), strict=True)
+        first = next(((a, b) for a, b in pairs if a != b), (0.0, 0.0))
+        most = max(abs(first[0]), abs(first[1]))
+        return abs(first[0] - first[1]) / (2 * most) if most else 0.0
+    a, b = (text.casefold().replace("*", "").replace("?", "")[:200] for text in (have, want))
+    return 1.0 - difflib.SequenceMatcher(None, a, b, autojunk=False).ratio()
+
+
+def _plain(text: str) -> bool:
+    """Whether a value is a number or version, perhaps with a unit: `8 GB`, not `8-core Foo`."""
+    match = _NUMBER.match(text.strip())
+    return match is not None and re.fullmatch(r"\s*[A-Za-z%]{0,3}", text.strip()[match.end() :]) is not None
 
 
 def _glob(pattern: str, text: str) -> bool:

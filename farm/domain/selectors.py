@@ -99,9 +99,31 @@ def parse(text: str) -> Selector:
 
 
 def nearest(selector: Selector, devices: Iterable[DeviceFacts], limit: int = 5) -> list[Mismatch]:
-    """The devices that fail the fewest terms, and which those are; devices that match are left out."""
+    """The devices that fail the fewest terms, of those the ones that fail them by the least; matching ones not."""
     missed = [Mismatch(d, failed) for d in devices if (failed := selector.failed(d.facts()))]
-    return sorted(missed, key=lambda m: (len(m.failed), m.device.name))[:limit]
+    return sorted(missed, key=lambda m: (*_far(m.failed), m.device.name))[:limit]
+
+
+def words_of(missed: Iterable[Mismatch]) -> str:
+    """Several devices in one line, what they miss said once: `d1: soc is A1; d2, d3: soc is A2, wanted soc=RK3568`."""
+    wanted: dict[tuple[str, ...], dict[str, list[str]]] = {}
+    for miss in missed:
+        terms = tuple(f.term for f in miss.failed)
+        have = ", ".join(f"{f.key} is {f.have if f.have is not None else 'unknown'}" for f in miss.failed)
+        wanted.setdefault(terms, {}).setdefault(have, []).append(miss.device.name)
+    return "; ".join(
+        "; ".join(f"{_names(names)}: {have}" for have, names in found.items()) + f", wanted {' and '.join(terms)}"
+        for terms, found in wanted.items()
+    )
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _far(failed: Iterable[FailedTerm]) -> tuple[int, float]:
+    terms = list(failed)
+    return len(terms), sum(term.distance for term in terms)
 
 
 def _failed(node: _Node, facts: Mapping[str, str]) -> list[FailedTerm]:
@@ -110,7 +132,7 @@ def _failed(node: _Node, facts: Mapping[str, str]) -> list[FailedTerm]:
     if isinstance(node, _All):
         return [f for part in node.parts for f in _failed(part, facts)]
     if isinstance(node, _Any):
-        return min((_failed(part, facts) for part in node.parts), key=len)
+        return min((_failed(part, facts) for part in node.parts), key=_far)
     if _failed(node.inner, facts):
         return []
     return [FailedTerm(f"not {t.text}", t.key, facts.get(t.key)) for t in _terms(node.inner)]

@@ -15,7 +15,7 @@ from farm.domain.devices import Availability, DeviceFacts, availability
 from farm.domain.jobs import HANDICAP_S
 from farm.domain.names import did_you_mean, suggest
 from farm.domain.selector_terms import quoted
-from farm.domain.selectors import Mismatch, Selector, SelectorError, nearest, parse
+from farm.domain.selectors import Mismatch, Selector, SelectorError, nearest, parse, words_of
 from farm.store import devices, runs, tables
 from farm.work.request import Refused, RunRequest
 
@@ -163,7 +163,7 @@ def _no_match(wanted: Selector, missed: list[Mismatch], known: Sequence[DeviceFa
     keys = {key for d in known for key in d.facts()}
     hints = {key: did_you_mean(key, keys) for key in sorted(wanted.keys() - keys)}
     strange = [f"no device has {key!r}, {hint}" for key, hint in hints.items() if hint]
-    words = "; ".join([*strange, *(m.words() for m in missed[:3])])
+    words = "; ".join([*strange, words_of(missed)])
     detail = {
         "nearest": [
             {

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farm.domain.devices import DeviceFacts
-from farm.domain.selectors import SelectorError, nearest, parse
+from farm.domain.selector_terms import distance
+from farm.domain.selectors import SelectorError, nearest, parse, words_of
 
 FACTS = {
     "soc": "Tensor G3",
@@ -154,6 +155,51 @@ def test_the_nearest_devices_come_first_and_say_what_differs() -> None:
 def test_of_alternatives_the_nearest_one_is_named() -> None:
     found = nearest(parse("(soc=X android>=14) or (gpu=Y)"), [device("d", soc="X", android="9")])
     assert [f.term for f in found[0].failed] == ["android>=14"]
+
+
+@pytest.mark.parametrize(
+    ("selector", "key", "values"),  # nearest first, against the alphabet
+    [
+        ("ram_gb>=12", "ram_gb", ["8", "6", "2", None]),
+        ("ram_gb=9", "ram_gb", ["8", "12", "4"]),
+        ("android>=14", "android", ["13", "9", "4.4"]),
+        ("kernel>=6.1", "kernel", ["5.15.149-android14", "4.19", "3.10"]),
+        ("soc=RK3568", "soc", ["RK3566", "RK3399", "Dimensity 9300", None]),
+        ("soc in (RK3568, RK3588)", "soc", ["RK3588S", "Tensor G3"]),
+        ('gpu="Mali-G7*"', "gpu", ["Mali-G52", "Adreno 750"]),
+    ],
+)
+def test_of_devices_that_miss_the_same_terms_the_one_that_misses_by_least_is_nearest(
+    selector: str, key: str, values: list[str | None]
+) -> None:
+    names = "dcba"
+    labels = [{} if value is None else {key: value} for value in values]
+    devices = [device(name, **label) for name, label in zip(names, labels, strict=False)]
+    found = nearest(parse(selector), reversed(devices))
+    assert [m.device.name for m in found] == list(names[: len(values)])
+
+
+def test_fewer_missed_terms_go_before_smaller_misses() -> None:
+    devices = [device("two", soc="RK3566", android="13"), device("one", soc="RK3568", android="4")]
+    assert [m.device.name for m in nearest(parse("soc=RK3568 android>=14"), devices)] == ["one", "two"]
+
+
+def test_what_several_devices_miss_is_said_once() -> None:
+    devices = [device(name, soc="Tensor G3") for name in "abcde"] + [device("rk", soc="RK3566"), device("x")]
+    missed = nearest(parse("soc=RK3568"), devices, limit=7)
+    assert words_of(missed) == (
+        "rk: soc is RK3566; a, b, c and 2 more: soc is Tensor G3; x: soc is unknown, wanted soc=RK3568"
+    )
+    assert words_of(nearest(parse("soc=Y android>=14"), [device("d", soc="X", android="9")])) == (
+        "d: soc is X, android is 9, wanted soc=Y and android>=14"
+    )
+    assert words_of([]) == ""
+
+
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_a_distance_is_a_share_whatever_the_values_are(have: str, want: str) -> None:
+    assert 0.0 <= distance(have, want) <= 1.0
+    assert distance(have, have) == 0.0
 
 
 def test_a_fact_that_a_device_lacks_is_called_unknown() -> None:
