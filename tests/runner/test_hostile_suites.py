@@ -81,9 +81,8 @@ def test_a_forged_journal_is_refused_and_the_attempt_ends_as_it_really_did(
     for tried in ("'end' records", "'start' records", "belong to the journal", "not among the collected", "not leased"):
         assert tried in refused, f"{tried} is not in:\n{refused}"
     assert len(attempt.records()) < 200, "\n".join(lines_of(records))
-    more = [r.fields for r in attempt.records("incident") if "more like these" in r.fields["summary"]]
-    assert more
-    assert all(fields["count"] > 1 for fields in more)
+    counts = [r.fields.get("count", 1) for r in attempt.records("incident")]
+    assert len(counts) < 100 < sum(counts), "all are counted, few are written"
 
 
 def test_greed_meets_its_bounds_and_the_machine_goes_on(attempts: Attempts, phone: fleet.Running) -> None:
