@@ -1,0 +1,78 @@
+"""`farm lease`: who holds what; made longer, given back, taken away."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from farm.cli.client import connect
+from farm.cli.output import duration, note, parse_time, print_json, table
+from farm.cli.spans import span
+
+LEASE = click.argument("lease", type=click.IntRange(1))
+
+
+@click.group("lease")
+def command() -> None:
+    """Leases: who holds a device, until when."""
+
+
+@command.command("list")
+@click.option("--mine", is_flag=True, help="Only your own.")
+@click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
+def list_leases(mine: bool, as_json: bool) -> int:
+    """Devices that are held or being cleaned, and what waits for one."""
+    client = connect()
+    held: list[dict[str, Any]] = client.get("/api/leases", {"mine": str(mine).lower()})["leases"]
+    waiting = client.get("/api/reservations", {"state": "queued", "mine": str(mine).lower()})["reservations"]
+    if as_json:
+        print_json({"leases": held, "waiting": waiting})
+        return 0
+    if not held and not waiting:
+        note("Nobody holds a device. `farm acquire SELECTOR --for 1h` leases one.")
+        return 0
+    if held:
+        table(("LEASE", "DEVICE", "HOLDER", "USER", "TEAM", "ENDS IN", "IS"), map(_row, held), right=("LEASE",))
+    for one in waiting:
+        note(f"reservation {one['id']} of {one['created_by']} waits: {one['wait_reason'] or 'for the planner'}")
+    return 0
+
+
+@command.command("extend")
+@LEASE
+@click.option("--by", "by_s", callback=span, required=True, help="How much longer, e.g. 30m.")
+def extend(lease: int, by_s: float) -> int:
+    """Make a lease longer."""
+    made = connect().post(f"/api/leases/{lease}/extend", {"by_s": by_s})
+    print(f"lease {lease} of {made['device']['name']} ends at {made['ends_at']}")
+    return 0
+
+
+@command.command("release")
+@LEASE
+def release(lease: int) -> int:
+    """Give a device back: it is cleaned, then free."""
+    done = connect().post(f"/api/leases/{lease}/release")
+    note(f"Lease {lease} is released; its device is being cleaned." if done["released"] else f"Lease {lease} was over.")
+    return 0
+
+
+@command.command("preempt")
+@LEASE
+@click.option("--reason", required=True, help="Its holder is shown this.")
+def preempt(lease: int, reason: str) -> int:
+    """Take a device away from its holder (operators). A job that loses it so keeps its place in the queue."""
+    done = connect().post(f"/api/leases/{lease}/preempt", {"reason": reason})
+    note(f"Lease {lease} was taken from {done['user'] or done['holder']}.")
+    return 0
+
+
+def _row(lease: dict[str, Any]) -> list[object]:
+    left = (parse_time(lease["ends_at"]) - datetime.now(UTC)).total_seconds()
+    state = "being cleaned" if lease["released_at"] else "ends soon" if lease["warned_at"] else "held"
+    return [
+        lease["id"], lease["device"]["name"], lease["holder"], lease["user"] or "—", lease["team"] or "—",
+        duration(max(0.0, left)), state,
+    ]  # fmt: skip

@@ -1,0 +1,104 @@
+"""`farm acquire` and `farm lease`: a device for a while, from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from sqlalchemy import select
+
+from farm.cli.spans import seconds
+from farm.domain.outcomes import ExitCode
+from farm.store import leases, tables
+from tests.cli.conftest import Done, farm
+from tests.served import Served, serve
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """A farm of its own with the device d1."""
+    with serve(tmp_path / "farm") as made:
+        with made.farm.db.session() as session:
+            session.add(tables.Host(name="local", drained=False, info={}))
+            session.flush()
+            session.add(tables.Device(serial="s1", name="d1", host="local", labels={"soc": "x"}, connection="device"))
+        yield made
+
+
+def run(served: Served, *arguments: str) -> Done:
+    """The command, with the device seen just now: no agent runs."""
+    with served.farm.db.session() as session:
+        for row in session.scalars(select(tables.Device)):
+            row.seen_at = served.farm.db.now(session)
+    return farm(*arguments, state=served.settings.state)
+
+
+def acquired(served: Served, *arguments: str) -> dict[str, Any]:
+    done = run(served, "acquire", "soc=x", "--for", "10m", "--json", *arguments)
+    assert done.code == 0, done
+    found: dict[str, Any] = done.json()
+    return found
+
+
+def test_a_free_device_is_leased_listed_extended_and_given_back(served: Served) -> None:
+    lease = acquired(served)["lease"]
+    listed = run(served, "lease", "list").out
+    assert "d1" in listed
+    assert "held" in listed
+    longer = run(served, "lease", "extend", str(lease["id"]), "--by", "1h")
+    assert longer.code == 0, longer
+    assert f"lease {lease['id']} of d1 ends at" in longer.out
+    assert "being cleaned" in run(served, "lease", "release", str(lease["id"])).err
+    assert "was over" in run(served, "lease", "release", str(lease["id"])).err
+    assert "being cleaned" in run(served, "lease", "list").out
+
+
+def test_a_wait_that_is_over_has_its_exit_code_and_leaves_no_wish(served: Served) -> None:
+    acquired(served)
+    done = run(served, "acquire", "soc=x", "--for", "10m", "--wait", "1s")
+    assert done.code == ExitCode.WAIT_EXPIRED, done
+    assert "no device within the wait" in done.err
+    assert run(served, "lease", "list", "--json").json()["waiting"] == []
+
+
+def test_what_matches_nothing_is_refused_with_the_nearest(served: Served) -> None:
+    done = run(served, "acquire", "soc=y", "--for", "10m")
+    assert done.code == ExitCode.REFUSED
+    assert "d1" in done.err
+
+
+def test_an_operator_takes_a_device_away(served: Served) -> None:
+    lease = acquired(served)["lease"]
+    done = run(served, "lease", "preempt", str(lease["id"]), "--reason", "the lab moves")
+    assert done.code == 0, done
+    with served.farm.db.read() as session:
+        row = session.get_one(tables.Lease, lease["id"])
+    assert row.end_reason is not None
+    assert row.end_reason.endswith("because the lab moves")
+
+
+def test_an_empty_list_says_what_to_type_next(served: Served) -> None:
+    assert "farm acquire" in run(served, "lease", "list").err
+
+
+def test_a_hand_over_reaches_who_waits(served: Served) -> None:
+    lease = acquired(served)["lease"]
+    with served.farm.db.session() as session:
+        leases.end(session, lease["id"], served.farm.db.now(session), "cleaned")
+    assert acquired(served, "--wait", "30s")["lease"]["token"] > lease["token"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("90s", 90), ("10m", 600), ("1h30m", 5400), ("2d", 172800), ("0.5h", 1800)]
+)
+def test_spans_are_read(text: str, expected: float) -> None:
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "10", "10 minutes", "-5m", "m", "1h 30m", "9" * 50 + "s"])
+def test_what_is_no_span_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="write it as"):
+        seconds(text)
