@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dashboard import history, incidents, signs, words
+from dashboard import device_health, history, incidents, signs, words
 from dashboard.errors import gone
 from dashboard.fleet import tile_view
 from dashboard.house import House
@@ -73,12 +73,22 @@ def event_words(event: EventRow) -> str:
     if event.kind == "health" and "health" in detail:
         by = f", by {detail['by']}" if detail.get("by") else ""
         return f"{detail['health']}: {detail.get('reason') or 'no reason given'}{by}"
+    if event.kind == "recovery" and "rung" in detail:
+        return f"{signs.plain(str(detail['rung']))}: {detail.get('why') or 'no reason given'}"
+    if event.kind == "recovery-action" and "rung" in detail:
+        return f"{signs.plain(str(detail['rung']))} {detail.get('result') or ''}".strip()
+    if event.kind in ("battery-low", "charged") and "percent" in detail:
+        return words.quantity(detail["percent"], "%")
+    if event.kind == "cooled" and "celsius" in detail:
+        return words.celsius(detail["celsius"])
     if event.kind == "rebooted":
         return f"boot {str(detail.get('boot_id') or 'unknown')[:8]}"
     return ", ".join(f"{key}: {value}" for key, value in detail.items())
 
 
 def add(routes: APIRouter, house: House) -> None:
+    device_health.add(routes, house)
+
     def show(request: Request, template: str, name: str, window: str) -> Response:
         viewer, now = house.viewer(request), house.context.clock()
         with house.context.db.read() as session:
@@ -86,7 +96,8 @@ def add(routes: APIRouter, house: House) -> None:
             if found is None:
                 raise gone("device", name, ("/", "to the fleet"))
             past = read_history(session, found.tile.facts.id, history.WINDOWS[window], now)
-        return house.page(request, template, view(found, past, window), viewer=viewer)
+        shown = view(found, past, window) | device_health.view(found, viewer)
+        return house.page(request, template, shown, viewer=viewer)
 
     @routes.get("/devices/{name:path}")
     def page(request: Request, name: DeviceName, window: Window = "24h") -> Response:

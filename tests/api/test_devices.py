@@ -90,3 +90,30 @@ def test_alerts_are_listed_and_stand_on_the_fleet(served: Served, device: str) -
     assert [a["ref"] for a in served.ask("GET", "/api/devices").json()["alerts"]] == ["lab"]
     page = served.ask("GET", "/", headers={"Accept": "text/html"})
     assert "3 of 4 failed &lt;together&gt;" in page.text
+
+
+def test_the_devices_page_shows_advice_log_and_forms_to_those_who_may_use_them(served: Served, device: str) -> None:
+    with served.farm.db.session() as session:
+        row = session.get_one(tables.Device, 1)
+        row.health, row.health_reason, row.health_action = "bad", "recovery gave up", "check cable <and> hub"
+        row.health_log, row.clock_skew_s = "10:00:01 reboot: <deaf>", 12.5
+    html = {"Accept": "text/html"}
+    page = served.ask("GET", "/devices/d1", headers=html).text
+    for text in ("check cable &lt;and&gt; hub", "reboot: &lt;deaf&gt;", "+12.5 s off", ">release<", "write a note"):
+        assert text in page, text
+    reader = served.new_token(Scope.READ)
+    assert "By hand" not in served.ask("GET", "/devices/d1", reader, headers=html).text
+
+
+def test_the_forms_of_the_devices_page_do_what_the_api_does(served: Served, device: str) -> None:
+    sent = served.ask("POST", "/ui/devices/1/quarantine", data={"reason": "dropped", "hours": "2"})
+    assert sent.status_code == 303, sent.text
+    assert health(served) == ("bad", "dropped")
+    assert served.ask("POST", "/ui/devices/1/release").status_code == 303
+    assert served.ask("POST", "/ui/devices/1/release", headers={"Accept": "text/html"}).status_code == 409
+    for_ever = served.ask("POST", "/ui/devices/1/quarantine", data={"reason": "dropped again", "hours": ""})
+    assert for_ever.status_code == 303, for_ever.text
+    served.ask("POST", "/ui/devices/1/notes", data={"text": "new cable"})
+    assert served.ask("GET", device).json()["notes"][0]["text"] == "new cable"
+    token = served.new_token(Scope.READ, Scope.SUBMIT)
+    assert served.ask("POST", "/ui/devices/1/maintenance", token, data={"reason": "because"}).status_code == 403
