@@ -25,6 +25,7 @@ from farm.api import (
     attempts,
     audit,
     bundles,
+    channel,
     devices,
     errors,
     events,
@@ -44,6 +45,7 @@ from farm.api.headers import SafeHeaders
 from farm.api.limits import BodyLimit
 from farm.api.throttle import Throttle
 from farm.domain.manifests import ManifestError
+from farm.presence import ServerWork
 from farm.settings import Settings, choose_adb_port
 from farm.store import people as store
 from farm.store import teams as store_teams
@@ -53,8 +55,9 @@ from farm.store.db import Database
 from farm.store.logs import read_log
 from farm.store.people import Principal, Scope, TokenKind
 from farm.store.tables import Lease
+from farm.work import queue
 from farm.work.host import HostWork
-from farm.work.settings import WorkSettings
+from farm.work.settings import WorkSettings, from_environment
 
 log = logging.getLogger("farm.app")
 
@@ -79,8 +82,11 @@ class Farm:
     first: FirstStart = field(default_factory=FirstStart)
 
 
-def build(settings: Settings, *, work: bool = True) -> Farm:
-    """Put the farm of `settings.state` together. `work` False: API and pages alone, nothing touches a device."""
+def build(settings: Settings, *, work: bool = True, agent: bool = True) -> Farm:
+    """Put the farm of `settings.state` together.
+
+    `agent` False: a server among many processes, which plans and touches no device. `work` False: API and pages alone.
+    """
     settings.state.mkdir(parents=True, exist_ok=True)
     settings.state.chmod(0o700)
     db = Database(settings.database)
@@ -93,13 +99,14 @@ def build(settings: Settings, *, work: bool = True) -> Farm:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.stopping = asyncio.Event()
         await asyncio.to_thread(_prepare, settings, context, first)
-        host = _host_work(settings, context) if work else None
+        host = _work(settings, context, agent) if work else None
         if host is not None:
             await asyncio.to_thread(host.start)
         try:
             yield
         finally:
             app.state.stopping.set()
+            app.state.channels.stopping = True
             if host is not None:
                 await asyncio.to_thread(_stop, host, db)
             await asyncio.to_thread(db.close)
@@ -117,18 +124,24 @@ def build(settings: Settings, *, work: bool = True) -> Farm:
     app.state.farm = context
     app.state.streams = set()
     app.state.waiters = set()
+    app.state.channels = channel.Channels(context)
     _add_routes(app, context, settings)
     _guard(app, context)
     return Farm(app, db, first)
 
 
-def _host_work(settings: Settings, context: Context) -> HostWork:
-    chosen = WorkSettings(host=settings.host_name, adb_port=choose_adb_port(settings))
+def _work(settings: Settings, context: Context, agent: bool) -> HostWork | ServerWork:
+    if not agent:
+        return ServerWork(context.db, from_environment(WorkSettings()))
+    chosen = from_environment(WorkSettings(host=settings.host_name, adb_port=choose_adb_port(settings)))
     return HostWork(context.db, context.artifacts, settings.state, chosen, settings.inventory)
 
 
-def _stop(host: HostWork, db: Database) -> None:
+def _stop(host: HostWork | ServerWork, db: Database) -> None:
     """Runners live on, and with them the adb server that they use; without any it ends too."""
+    if isinstance(host, ServerWork):
+        host.stop()
+        return
     with db.read() as session:
         idle = session.scalar(select(Lease.id).where(Lease.ended_at.is_(None)).limit(1)) is None
     host.stop(adb_server=idle)
@@ -138,7 +151,7 @@ def _add_routes(app: FastAPI, context: Context, settings: Settings) -> None:
     for module in (
         devices,
         runs,
-        reservations,
+                reservations,
         leases,
         attempts,
         bundles,
@@ -148,6 +161,7 @@ def _add_routes(app: FastAPI, context: Context, settings: Settings) -> None:
         teams,
         audit,
         health,
+        channel,
     ):
         app.include_router(module.router, responses=schema.ERRORS)
     throttle = Throttle()
@@ -211,8 +225,14 @@ def _error_page(context: dashboard.context.Context) -> errors.ErrorPage:
 
 
 def _prepare(settings: Settings, context: Context, first: FirstStart) -> None:
-    """Schema, people, the local token, the built-in suites: all of it safe to repeat."""
+    """Schema, people, the local token, the built-in suites: all of it safe to repeat, one server after the other."""
     context.db.migrate()
+    queue.prepare(context.db)
+    with context.db.alone("first start"):
+        _prepare_rows(settings, context, first)
+
+
+def _prepare_rows(settings: Settings, context: Context, first: FirstStart) -> None:
     now = context.now()
     with context.db.session() as session:
         store_teams.ensure(session, store_teams.DEFAULT, now)

@@ -1,6 +1,8 @@
 """The server's process: one per state folder, its socket, its log, its first words, its end.
 
-    python -m farm.server --state DIR --host ADDRESS --port PORT --inventory FILE
+    python -m farm.server --state DIR --host ADDRESS --port PORT --inventory FILE [--no-agent]
+
+Without an agent it is one of any number of servers of a farm on PostgreSQL, and touches no device.
 
 A lock on `<state>/server.lock` lives as long as the process, however it ends: two servers never share a state folder.
 """
@@ -23,12 +25,16 @@ from typing import IO
 import uvicorn
 
 from farm.app import Farm, build
+from farm.domain.frames import MAX_FRAME
+from farm.presence import Presence, refuse_sqlite
 from farm.settings import Settings, SettingsError, load
 
 log = logging.getLogger("farm.server")
 
 #: An answer that is being sent when the server is told to stop has this long, seconds.
 GRACE_S = 3
+#: An agent that does not answer a ping of its channel for twice as long is gone, seconds.
+PING_S = 5
 
 
 class AlreadyRunning(RuntimeError):
@@ -42,9 +48,11 @@ def main(argv: list[str] | None = None) -> int:
     logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
     try:
         settings = load(state=options.state, host=options.host, port=options.port, inventory=options.inventory)
+        if options.no_agent:
+            refuse_sqlite(settings, "farm server")
         settings.state.mkdir(parents=True, exist_ok=True)
         with _lock(settings.state / "server.lock"), _listen(settings) as listener:
-            serve(settings, listener)
+            serve(settings, listener, agent=not options.no_agent)
     except (SettingsError, AlreadyRunning) as error:
         print(f"farm: {error}", file=sys.stderr)
         return 2
@@ -57,12 +65,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
     parser.add_argument("--inventory", type=Path)
+    parser.add_argument(
+        "--no-agent", action="store_true", help="only serve and plan: agents are processes of their own"
+    )
     return parser
 
 
-def serve(settings: Settings, listener: socket.socket) -> None:
+def serve(settings: Settings, listener: socket.socket, *, agent: bool = True) -> None:
     """Run the application on `listener` until SIGINT or SIGTERM."""
-    farm = build(settings)
+    farm = build(settings, agent=agent)
     server = _Server(
         uvicorn.Config(
             farm.app,
@@ -71,6 +82,10 @@ def serve(settings: Settings, listener: socket.socket) -> None:
             timeout_graceful_shutdown=GRACE_S,
             server_header=False,
             proxy_headers=False,
+            ws="websockets-sansio",
+            ws_max_size=MAX_FRAME,
+            ws_ping_interval=PING_S,
+            ws_ping_timeout=2 * PING_S,
         ),
         settings,
         farm,
@@ -91,11 +106,14 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, settings: Settings, farm: Farm, url: str) -> None:
         super().__init__(config)
         self._settings, self._farm, self._url = settings, farm, url
+        self._presence = None if settings.is_sqlite else Presence(farm.db, settings.server_url or url)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             _announce(self._settings, self._url)
+            if self._presence is not None:
+                self._presence.start()
             if self._farm.first.admin_token:
                 print(f"Admin token, shown this once: {self._farm.first.admin_token}", flush=True)
             print(f"The farm is up: {self._url}  (`farm login` prints a link that logs a browser in)", flush=True)
@@ -104,6 +122,9 @@ class _Server(uvicorn.Server):
         stopping: asyncio.Event | None = getattr(self._farm.app.state, "stopping", None)
         if stopping is not None:
             stopping.set()
+        self._farm.app.state.channels.stopping = True
+        if self._presence is not None and self.started:
+            await asyncio.to_thread(self._presence.stop)
         await super().shutdown(sockets)
 
 

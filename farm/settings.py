@@ -69,8 +69,14 @@ class Settings:
         return self.database_url or f"sqlite:///{self.state / 'farm.sqlite'}"
 
     @property
-    def artifacts(self) -> Path:
-        return self.state / "artifacts"
+    def is_sqlite(self) -> bool:
+        """Whether the database is a file of this machine: then one process does everything."""
+        return self.database.startswith("sqlite")
+
+    @property
+    def artifacts(self) -> str:
+        """Folder or URL of the artifact store, the same for every host of the farm."""
+        return self.artifacts_url or str(self.state / "artifacts")
 
     @property
     def server_file(self) -> Path:

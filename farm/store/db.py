@@ -94,6 +94,20 @@ class Database:
         with self.alone("migrate"), self._writing.connect() as connection:
             upgrade(connection)
 
+    def is_current(self) -> bool:
+        """Whether the schema is the one of this version. Raises SQLAlchemyError while the database is away."""
+        from farm.store.migrations import is_current
+
+        with self.engine.connect() as connection:
+            return is_current(connection)
+
+    def up_since(self, session: Session) -> datetime | None:
+        """Since when the database has taken writes of every process; None on SQLite: only this process can say."""
+        if self.is_sqlite:
+            return None
+        since: datetime = session.execute(select(func.pg_postmaster_start_time())).scalar_one()
+        return since.astimezone(UTC)
+
     def alone(self, name: str) -> AbstractContextManager[None]:
         """Nobody else in the farm does the thing of this name meanwhile; on SQLite there is nobody else."""
         return nullcontext() if self.is_sqlite else postgres.alone(self.url, name)

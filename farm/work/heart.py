@@ -13,9 +13,8 @@ import time
 from sqlalchemy import update
 
 from farm.domain.devices import Connection
-from farm.store import leases, tables
+from farm.store import hosts, leases, tables
 from farm.work.context import Work
-from farm.work.inventory import ensure_host
 from farm.work.renewal import write_renewed
 
 log = logging.getLogger(__name__)
@@ -51,7 +50,8 @@ class Heart:
         due = time.monotonic() - self._renewed_at >= settings.renew_every_s
         with self._work.db.session() as session:
             now = self._work.db.now(session)
-            ensure_host(session, settings.host).seen_at = now
+            if hosts.beat(session, settings.host, now):
+                log.warning("this host had been given up for lost; it is heard of again")
             session.execute(
                 update(tables.Device)
                 .where(tables.Device.host == settings.host, tables.Device.connection != Connection.GONE.value)

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from farm.domain.inventory import Inventory, InventoryError, parse
-from farm.store import tables
+from farm.store import hosts, tables
 from farm.store.bus import touch
 from farm.store.db import Database
 
@@ -92,12 +92,12 @@ class InventoryKeeper:
             touch(session, "inventory", self._host, at=now)
 
     def _apply(self, found: Inventory) -> bool:
-        with self._db.session() as session:
+        with self._db.alone("inventory"), self._db.session() as session:
             now = self._db.now(session)
             self.current = found
             ensure_host(session, self._host)
-            for name in {*found.hosts, *(d.host for d in found.devices if d.host)}:
-                host = ensure_host(session, name)
+            for name in sorted({*found.hosts, *(d.host for d in found.devices if d.host)}):
+                host = hosts.hold(session, name)
                 slots = found.hosts[name].measure_slots if name in found.hosts else None
                 host.info = {**host.info, "measure_slots": slots}
             rows = {row.serial: row for row in session.scalars(select(tables.Device))}
@@ -105,6 +105,8 @@ class InventoryKeeper:
                 if entry.serial not in rows:
                     rows[entry.serial] = new_device(session, entry.serial, entry.host or self._host)
             for row in rows.values():
+                if row.host != self._host and row.id is not None:  # the inventory of its own host speaks for it
+                    continue
                 before = _facts(row)
                 self.dress(session, row)
                 if _facts(row) != before or row.id is None:
@@ -115,12 +117,7 @@ class InventoryKeeper:
 
 def ensure_host(session: Session, name: str) -> tables.Host:
     """The host's row, made when it is new."""
-    row = session.get(tables.Host, name)
-    if row is None:
-        row = tables.Host(name=name, drained=False, info={})
-        session.add(row)
-        session.flush()
-    return row
+    return hosts.ensure(session, name)
 
 
 def new_device(session: Session, serial: str, host: str) -> tables.Device:

@@ -24,6 +24,7 @@ from farm.domain.scheduling import ahead, why
 from farm.store import leases, reservations, tables
 from farm.store.bus import Change, touch
 from farm.store.db import Database
+from farm.store.locks import hold_job
 from farm.work.mirror import Heard, Mirror
 from farm.work.settings import WorkSettings
 from farm.work.starting import Enqueue, give_up, start_attempt
@@ -140,13 +141,16 @@ class Planner:
                 return
         with self._db.session() as session:
             now = self._db.now(session)
-            trusted = now - self._since >= HEARTBEAT  # nobody could renew while the server was away
-            for lease, why in leases.expire(session, now, trust_heartbeat=trusted):
-                log.warning("lease %d of device %d (%s): %s", lease.id, lease.device_id, lease.holder, why.value)
-                if why is LeaseVerdict.SILENT:
-                    close_if_host_is_lost(session, lease, now)
+            # nobody could renew while the one who keeps the clock was away
+            trusted = now - (self._db.up_since(session) or self._since) >= HEARTBEAT
+            expired = leases.expire(session, now, trust_heartbeat=trusted)
             leases.warn(session, now)
             reservations.expire(session, now)
+        for lease, verdict in expired:
+            log.warning("lease %d of device %d (%s): %s", lease.id, lease.device_id, lease.holder, verdict.value)
+            if verdict is LeaseVerdict.SILENT:
+                with self._db.session() as session:  # of its own: a run is locked before a lease, never after it
+                    close_if_host_is_lost(session, lease, now)
 
     def _grant(self, grant: scheduling.Grant) -> None:
         try:
@@ -155,9 +159,9 @@ class Planner:
                 if grant.kind == "reservation":
                     reservations.begin(session, grant.id, grant.device_id, now)
                     return
-                job = session.get_one(tables.Job, grant.id)
+                job = hold_job(session, grant.id)
                 if job.state != State.QUEUED.value:
-                    return  # cancelled since it was read
+                    return  # cancelled since it was read, or another planner was faster
                 job.estimate_s = grant.estimate_s
                 start_attempt(session, job, grant.device_id, now, self._settings, self._enqueue)
         except leases.AlreadyHeld as error:

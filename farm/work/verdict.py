@@ -13,7 +13,7 @@ from farm.domain.devices import Health
 from farm.domain.jobs import decide
 from farm.domain.leases import HEARTBEAT, Lease
 from farm.domain.outcomes import HealthEffect, Outcome, Phase, State
-from farm.store import devices, leases, runs, tables
+from farm.store import devices, durations, leases, runs, tables
 from farm.store.bus import touch
 from farm.store.locks import hold_attempt, hold_device
 from farm.work.step import Step, set_outcome
@@ -42,6 +42,7 @@ def close(session: Session, attempt: tables.Attempt, now: datetime) -> None:
     _device(session, attempt, outcome, run.bundle_hash, now)
     touch(session, "attempt", attempt.id, at=now, run_id=run.id, device_id=attempt.device_id)
     session.flush()
+    durations.learn(session, attempt, now)
     if job.state == State.ENDED.value:
         return
     ends = runs.attempt_ends(session, job.id)
@@ -68,7 +69,7 @@ def close_if_host_is_lost(session: Session, lease: Lease, now: datetime) -> None
     row = session.get_one(tables.Lease, lease.id)
     if row.attempt_id is None:
         return
-    attempt = session.get_one(tables.Attempt, row.attempt_id)
+    attempt = hold_attempt(session, row.attempt_id)
     host = session.get(tables.Host, attempt.host)
     if host is not None and host.seen_at is not None and now - host.seen_at < HEARTBEAT:
         return  # its host lives: the attempt's own step notices and ends it

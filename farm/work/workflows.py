@@ -8,30 +8,28 @@ application version (`PROTOCOL`). It is durable at step edges only; what a step 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 
-from dbos import DBOS, DBOSClient, DBOSConfig
+from dbos import DBOS, DBOSConfig
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from farm.domain.outcomes import Phase
-from farm.store import tables
+from farm.store import postgres, tables
+from farm.store.locks import hold_attempt
 from farm.work.clean import clean_device
 from farm.work.collect import collect
 from farm.work.context import Work
 from farm.work.deploy import deploy_bundle
 from farm.work.execute import execute
 from farm.work.precheck import precheck
+from farm.work.queue import PROTOCOL, WORKFLOW, Queue, queue_of
 from farm.work.settle import settle
 from farm.work.step import Body, run_step
 from farm.work.verdict import verdict
 
 log = logging.getLogger(__name__)
 
-#: Grows only when the workflow's shape changes (steps, order, names), and then only after a drain.
-PROTOCOL = "1"
-WORKFLOW = "attempt"
 STEPS: tuple[tuple[Phase, Body], ...] = (
     (Phase.PRECHECK, precheck),
     (Phase.DEPLOY, deploy_bundle),
@@ -43,21 +41,16 @@ STEPS: tuple[tuple[Phase, Body], ...] = (
 )
 
 
-def queue_of(host: str) -> str:
-    """The name of a host's queue."""
-    return f"host:{host}"
-
-
 class Workflows:
     """The workflow engine of this process: one per process, since DBOS is one."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        self._client: DBOSClient | None = None
-        self._stopped = threading.Event()
+        self._queue = Queue(work.db)
+        self.enqueue = self._queue.enqueue
 
     def launch(self) -> None:
-        """Create DBOS's own tables where needed, take up what a crash left, and listen to this host's queue."""
+        """Take up what a crash left, and listen to this host's queue; its tables are there (`queue.prepare`)."""
         host = self._work.settings.host
         config: DBOSConfig = {
             "name": "device-farm",
@@ -68,52 +61,41 @@ class Workflows:
             "enable_otlp": False,
             "scheduler_polling_interval_sec": 3600.0,  # nothing of ours is scheduled by DBOS
             "notification_listener_polling_interval_sec": 1.0,  # nor sent through it; a stop waits for one such pause
+            "run_migrations": self._work.db.is_sqlite,  # of many processes the server alone changes the tables
         }
+        if not self._work.db.is_sqlite:
+            config["db_engine_kwargs"] = {"connect_args": postgres.arguments()}
         DBOS(config=config)
         _register(self._work)
         DBOS.listen_queues([queue_of(host)])
         DBOS.launch()
         DBOS.register_queue(queue_of(host), polling_interval_sec=self._work.settings.queue_poll_s)
-        self._client = DBOSClient(system_database_url=self._work.db.url, lazy=True)
-
-    def enqueue(self, session: Session, attempt: tables.Attempt) -> None:
-        """Put the attempt's workflow into its host's queue, in the session's own transaction."""
-        if self._client is None:
-            raise RuntimeError("workflows are not launched yet: launch() first")
-        self._client.enqueue_in_transaction(
-            session,
-            {
-                "queue_name": queue_of(attempt.host),
-                "workflow_name": WORKFLOW,
-                "workflow_id": attempt.workflow_id,
-                "app_version": PROTOCOL,
-            },
-            attempt.id,
-        )
 
     def repair(self) -> list[int]:
         """Attempts of this host whose workflow is over or unknown, though they are not done, get a new one."""
-        repaired: list[int] = []
+        query = select(tables.Attempt.id, tables.Attempt.workflow_id).where(
+            tables.Attempt.host == self._work.settings.host, tables.Attempt.phase != Phase.DONE.value
+        )
+        with self._work.db.read() as session:
+            lost = [id_ for id_, workflow_id in session.execute(query) if not _is_live(session, workflow_id)]
+        return [attempt_id for attempt_id in lost if self._enter_again(attempt_id)]
+
+    def _enter_again(self, attempt_id: int) -> bool:
         with self._work.db.session() as session:
-            query = select(tables.Attempt).where(
-                tables.Attempt.host == self._work.settings.host, tables.Attempt.phase != Phase.DONE.value
-            )
-            for attempt in session.scalars(query).all():
-                if not _is_live(session, attempt.workflow_id):
-                    base, _, number = attempt.workflow_id.partition("~")
-                    attempt.workflow_id = f"{base}~{int(number or 1) + 1}"
-                    self.enqueue(session, attempt)
-                    log.warning("attempt %d had lost its workflow in %s: entered again", attempt.id, attempt.phase)
-                    repaired.append(attempt.id)
-        return repaired
+            attempt = hold_attempt(session, attempt_id)
+            if attempt.phase == Phase.DONE.value or _is_live(session, attempt.workflow_id):
+                return False  # it has ended since, or the step that was about to end is still there
+            base, _, number = attempt.workflow_id.partition("~")
+            attempt.workflow_id = f"{base}~{int(number or 1) + 1}"
+            self.enqueue(session, attempt)
+            log.warning("attempt %d had lost its workflow in %s: entered again", attempt.id, attempt.phase)
+            return True
 
     def stop(self, timeout_s: float = 20.0) -> None:
         """Leave every step as it is; runners live on and are adopted after the next start."""
         self._work.stopping.set()
         DBOS.destroy(workflow_completion_timeout_sec=0, destroy_registry=True)
-        if self._client is not None:
-            self._client.destroy()
-            self._client = None
+        self._queue.close()
 
 
 def _is_live(session: Session, workflow_id: str) -> bool:

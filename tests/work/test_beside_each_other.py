@@ -73,7 +73,7 @@ def end(db: Database, attempt_id: int, outcome: Outcome = Outcome.PASSED) -> Non
 def test_a_run_ends_though_its_last_jobs_end_at_the_same_moment(db: Database, tmp_path: Path) -> None:
     run, attempts = start(db, tmp_path)
     assert len(attempts) == DEVICES
-    assert together(*[lambda a=a: end(db, a) for a in attempts]) == []  # type: ignore[misc]
+    assert together(*[lambda a=a: end(db, a) for a in attempts]) == []
     with db.read() as session:
         row = session.get_one(tables.Run, run)
         assert (row.state, row.outcome) == ("ended", "passed")
@@ -81,7 +81,7 @@ def test_a_run_ends_though_its_last_jobs_end_at_the_same_moment(db: Database, tm
 
 def test_a_run_that_is_cancelled_while_its_jobs_end_has_every_job_ended_or_told(db: Database, tmp_path: Path) -> None:
     run, attempts = start(db, tmp_path)
-    ends = [lambda a=a: end(db, a, Outcome.INFRA_ERROR) for a in attempts]  # type: ignore[misc]
+    ends = [lambda a=a: end(db, a, Outcome.INFRA_ERROR) for a in attempts]
     assert together(lambda: front.cancel(db, run, "somebody"), *ends) == []
     with db.read() as session:
         row = session.get_one(tables.Run, run)
@@ -98,7 +98,7 @@ def test_the_first_cause_wins_whoever_writes_at_the_same_moment(db: Database, tm
         with db.session() as session:
             set_outcome(hold_attempt(session, attempts[0]), outcome, outcome.value)
 
-    assert together(*[lambda o=o: cause(o) for o in (Outcome.PASSED, Outcome.DEVICE_LOST)]) == []  # type: ignore[misc]
+    assert together(*[lambda o=o: cause(o) for o in (Outcome.PASSED, Outcome.DEVICE_LOST)]) == []
     with db.read() as session:
         row = session.get_one(tables.Attempt, attempts[0])
     assert {row.outcome, row.late_outcome} == {"passed", "device-lost"}  # neither overwrote the other

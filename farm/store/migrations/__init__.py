@@ -27,10 +27,10 @@ def config(connection: Connection | None = None) -> Config:
     return made
 
 
-def upgrade(connection: Connection) -> None:
+def upgrade(connection: Connection, revision: str = "head") -> None:
     """Apply every revision that is missing, in one transaction; the log says which."""
     before = _revision(connection)
-    command.upgrade(config(connection), "head")
+    command.upgrade(config(connection), revision)
     connection.commit()
     after = _revision(connection)
     if after != before:
@@ -39,6 +39,11 @@ def upgrade(connection: Connection) -> None:
         )
         applied = ", ".join(f"{step.revision} ({step.doc})" for step in steps)
         log.info("the database's schema is brought up to date: %s", applied)
+
+
+def is_current(connection: Connection) -> bool:
+    """Whether the database has exactly the newest revision."""
+    return _revision(connection) == ScriptDirectory.from_config(config()).get_current_head()
 
 
 def _revision(connection: Connection) -> str | None:
