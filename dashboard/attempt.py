@@ -84,6 +84,7 @@ def view(detail: AttemptDetail) -> dict[str, object]:
         "facts": facts(detail.measurements),
         "charts": charts(detail),
         "timeline": timeline([attempt], {attempt.id: heat} if heat else {}, detail.at),
+        "later": next(((id_, number) for id_, number, _ in detail.siblings if number > attempt.number), None),
         "siblings": [
             (id_, number, signs.of_outcome(outcome) if outcome else signs.RUNNING)
             for id_, number, outcome in detail.siblings

@@ -13,6 +13,7 @@ from dashboard.errors import gone
 from dashboard.fleet import tile_view
 from dashboard.house import House
 from dashboard.signs import Sign
+from farm.domain.devices import Health
 from farm.store.reads import devices as reads
 from farm.store.reads.devices import DeviceDetail, EventRow, RecentAttempt, flat
 from farm.store.reads.history import History
@@ -72,7 +73,8 @@ def event_words(event: EventRow) -> str:
         return f"{words.quantity(detail['skew_s'], 's')} off the host's"
     if event.kind == "health" and "health" in detail:
         by = f", by {detail['by']}" if detail.get("by") else ""
-        return f"{detail['health']}: {detail.get('reason') or 'no reason given'}{by}"
+        why = detail.get("reason") or ("" if detail["health"] == Health.GOOD.value else "no reason given")
+        return f"{detail['health']}{f': {why}' if why else ''}{by}"
     if event.kind == "recovery" and "rung" in detail:
         return f"{signs.plain(str(detail['rung']))}: {detail.get('why') or 'no reason given'}"
     if event.kind == "recovery-action" and "rung" in detail:

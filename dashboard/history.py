@@ -155,9 +155,11 @@ class EventGroup:
 
 
 def grouped(events: Sequence[EventRow], tell: Callable[[EventRow], str]) -> list[EventGroup]:
-    """`events` newest first; `tell` says one in words."""
+    """`events` newest first; `tell` says one in words. Attempts' leases are left out: attempts have their own list."""
     groups: list[EventGroup] = []
     for event in events:
+        if event.kind in LEASE_KINDS and str(event.detail.get("holder")).startswith("attempt:"):
+            continue
         held = event.kind in LEASE_KINDS and "holder" in event.detail
         kind, said = (HELD, "") if held else (event.kind, tell(event))
         last = groups[-1] if groups else None

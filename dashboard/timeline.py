@@ -60,6 +60,11 @@ def timeline(attempts: Sequence[AttemptRow], heat: Mapping[int, Series], now: da
     )
 
 
+def _room(label: str) -> float:
+    """The share of the axis, in percent, that holds `label` on a phone too, where the axis is about 160 px wide."""
+    return 5 + 3.9 * len(label)
+
+
 def _row(
     attempt: AttemptRow, heat: Series | None, axis: drawing.Axis, scale: tuple[float, float] | None, now: datetime
 ) -> Row:
@@ -71,7 +76,7 @@ def _row(
         took = words.duration((end - span.began_at).total_seconds())
         still = span.ended_at is None and attempt.ended_at is None
         title = f"{span.phase}: {took}{' so far' if still else ''}"
-        bars.append(Bar(span.phase, x, width, span.phase if width > 14 else "", title, still))
+        bars.append(Bar(span.phase, x, width, span.phase if width > _room(span.phase) else "", title, still))
     drawn = drawing.line(heat.points, axis, scale=scale) if heat else None
     said = f"{drawn.low:.1f} to {words.celsius(drawn.high)}" if drawn else f"temperature {words.NOT_MEASURED}"
     return Row(attempt, tuple(bars), drawn, said)

@@ -52,7 +52,7 @@
   function count() {
     const all = lines.childElementCount;
     const shown = wanted() ? lines.querySelectorAll(".line:not([hidden])").length : all;
-    state.textContent = all ? (wanted() ? `${shown} of ${all} lines` : `${all} lines`) : "";
+    state.textContent = all ? (wanted() ? `${shown} of ${all} lines` : `${all} ${all === 1 ? "line" : "lines"}`) : "";
   }
   function apply() {
     for (const el of lines.children) el.hidden = wanted() !== "" && !el.textContent.toLowerCase().includes(wanted());

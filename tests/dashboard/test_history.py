@@ -50,13 +50,14 @@ def test_events_that_say_the_same_are_told_once_with_their_number() -> None:
         return EventRow(_ago(minutes), "clock", {"skew_s": 7.0})
 
     leases = [
-        EventRow(_ago(20 + i), kind, {"holder": f"attempt:{9 - i // 3}"})
+        EventRow(_ago(20 + i), kind, {"holder": f"reservation:{9 - i // 3}"})
         for i, kind in enumerate(("freed", "released", "leased") * 8)
     ]
-    groups = history.grouped([skew(1), skew(2), skew(3), *leases, skew(60)], event_words)
+    ours = [EventRow(_ago(2.5), "leased", {"holder": "attempt:44"})]  # attempts have a list of their own
+    groups = history.grouped([skew(1), skew(2), *ours, skew(3), *leases, skew(60)], event_words)
     assert [(g.kind, len(g.events)) for g in groups] == [("clock", 3), ("held", 24), ("clock", 1)]
     assert (groups[0].at, groups[0].since) == (_ago(1), _ago(3))
-    assert [word for word, _ in groups[1].links] == [f"attempt {n}" for n in (9, 8, 7, 6, 5, 4)]
+    assert [word for word, _ in groups[1].links] == [f"reservation {n}" for n in (9, 8, 7, 6, 5, 4)]
     assert groups[1].more == 2
 
 

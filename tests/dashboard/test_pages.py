@@ -219,6 +219,10 @@ def test_the_answer_stands_in_the_first_line(site: Site) -> None:
     expect(lost).to_contain_text("tried again: the device went away (adb lost the device for 20 s in execute)")
     expect(lost.get_by_role("link", name="runner log")).to_have_attribute("href", "/attempts/21?log=runner#log")
     assert page.locator("#attempts").get_by_role("link", name="logcat").count() == 4, "a log of every try"
+    lost.get_by_role("link", name="mt-9300-v1").click()
+    expect(page.locator(".banner")).to_contain_text("Tried again: try 2, since the device went away")
+    page.get_by_role("link", name="try 2").click()
+    expect(page.locator("h1")).to_contain_text("try 2")
     page.goto("/runs/9")
     expect(page.locator("#answer")).to_contain_text("17 of 24 tests done")
     page.goto("/runs/10")
