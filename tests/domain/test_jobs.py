@@ -42,6 +42,13 @@ def test_finished_tests_of_a_lost_device_are_not_run_again_and_their_failures_st
     assert decide([end(Outcome.DEVICE_LOST, PASS), end(Outcome.PASSED)]).outcome is Outcome.PASSED
 
 
+@pytest.mark.parametrize(("outcome", "kept"), [(o, o in (Outcome.DEVICE_LOST, Outcome.INFRA_ERROR)) for o in Outcome])
+def test_finished_tests_are_carried_after_the_farms_own_trouble_and_after_nothing_else(
+    outcome: Outcome, kept: bool
+) -> None:
+    assert set(carried([end(outcome, PASS, FAIL, LOST)])) == ({"t1", "t2"} if kept else set())
+
+
 def test_a_cancelled_job_is_not_tried_again() -> None:
     assert decide([end(Outcome.CANCELLED)], cancelled=True).outcome is Outcome.CANCELLED
     assert decide([end(Outcome.DEVICE_LOST)], cancelled=True).outcome is Outcome.CANCELLED

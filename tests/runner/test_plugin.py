@@ -12,6 +12,7 @@ import pytest
 from farm.domain.journal import Record
 from runner.summary import row, spread
 from tests.runner.attempts import ROOT, Attempt, Attempts, write_pack
+from tests.waiting import eventually
 from virtual import fleet
 
 FIXTURES = """
@@ -226,6 +227,28 @@ def test_a_suite_runs_at_a_desk_without_any_server(
         "s/test_desk.py::test_a": "passed",
         "s/test_desk.py::test_b": "passed",
     }
+
+
+def test_a_desk_does_not_take_a_device_that_a_farm_with_another_state_folder_uses(
+    attempts: Attempts, phone: fleet.Running, tiny_bundle: object, tmp_path: Path, adb_server: object
+) -> None:
+    waits = "import time\nfrom pathlib import Path\n\ndef test_waits():\n    Path('runs').touch()\n"
+    waits += "    end = time.monotonic() + 120\n    while not Path('go-on').exists():\n"
+    waits += "        assert time.monotonic() < end\n        time.sleep(0.05)\n"
+    own, other = tmp_path / "farm", tmp_path / "elsewhere"
+    busy = attempts.make(phone, write_pack(own, {"s/test_waits.py": waits}), "s", locks_dir=os.environ["FARM_LOCKS"])
+    process = busy.start()
+    eventually(lambda: (busy.folder / "work" / "runs").exists(), what="the farm's attempt to run")
+    pack = write_pack(tmp_path / "pack", {"s/test_desk.py": DESK})
+    arguments = (str(pack), "--device", phone.serial, "--bundle", str(tiny_bundle.folder))  # type: ignore[attr-defined]
+    port: int = adb_server.port  # type: ignore[attr-defined]
+    refused = desk(*arguments, port=port, state=other, cwd=tmp_path)
+    assert refused.returncode == pytest.ExitCode.USAGE_ERROR, refused.stdout + refused.stderr
+    said = refused.stdout + refused.stderr
+    assert f"{phone.serial} is held by pid {process.pid} (attempt 1 of the farm in {tmp_path}" in said
+    (busy.folder / "work" / "go-on").touch()
+    process.communicate(timeout=120)
+    assert busy.end().fields["outcome"] == "passed"
 
 
 def test_a_device_that_was_named_is_never_left_out_in_silence(
