@@ -37,9 +37,12 @@ class NewRun(BaseModel):
     pack: str | None = Field(default=None, max_length=200, description="suite pack; null: the built-in one")
     klass: Literal["debug", "pr", "manual", "nightly"] = "manual"
     title: str | None = Field(default=None, max_length=300)
-    mode: Literal["each", "any"] = Field(
-        default="each", description="a job on each matching device, or one job on whichever is free first"
+    mode: Literal["each", "any", "shard"] = Field(
+        default="each",
+        description="a job on each matching device; one job on whichever is free first; or `shards` such jobs that "
+        "share the tests out by how long they took before",
     )
+    shards: int = Field(default=2, ge=2, le=100, description="how many parts, with the mode `shard`")
     tests: list[Annotated[str, Field(min_length=1, max_length=500)]] | None = Field(default=None, max_length=10_000)
     env: dict[str, dict[str, str]] = Field(
         default_factory=dict, description="variables of the engine's process by device name or serial; `*`: all"
@@ -120,11 +123,13 @@ def _request(new: NewRun, who: Who, idempotency_key: str | None) -> door.RunRequ
         klass=new.klass,
         title=new.title,
         mode=new.mode,
+        shards=new.shards,
         tests=tuple(new.tests) if new.tests is not None else None,
         env=new.env,
         params=new.params,
         created_by=who.name,
         team=who.team,
+        token_id=who.token_id,
         idempotency_key=idempotency_key,
     )
 

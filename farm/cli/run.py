@@ -27,6 +27,7 @@ DEFAULT_WAIT_S = 4 * 3600
 )
 @click.option("--on", "selector", default="*", show_default=True, metavar="SELECTOR", help="Which devices.")
 @click.option("--any", "any_device", is_flag=True, help="One job on whichever device is free first, not one on each.")
+@click.option("--shards", type=click.IntRange(2, 100), metavar="N", help="Share the tests out over N jobs.")
 @click.option("--pack", metavar="PACK", help="Suite pack: folder, hash or name.  [default: the built-in one]")
 @click.option("--test", "tests", multiple=True, metavar="ID", help="Only this test; repeatable.")
 @click.option("--env", "env", multiple=True, metavar="[DEVICE:]KEY=VALUE", help="Variable of the engine; repeatable.")
@@ -40,6 +41,7 @@ def command(
     suites: tuple[str, ...],
     selector: str,
     any_device: bool,
+    shards: int | None,
     pack: str | None,
     tests: tuple[str, ...],
     env: tuple[str, ...],
@@ -60,7 +62,8 @@ def command(
         "pack": resolve_pack(client, pack) if pack else None,
         "klass": klass,
         "title": title,
-        "mode": "any" if any_device else "each",
+        "mode": "shard" if shards else "any" if any_device else "each",
+        **({"shards": shards} if shards else {}),
         "tests": list(tests) or None,
         "env": parse_env(env),
     }

@@ -23,6 +23,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 MAX_ENV = 32 * 1024
 MAX_PARAMS = 64 * 1024
 MAX_TESTS = 2000
+MAX_SHARDS = 100
 _AWAY = {Availability.GONE, Availability.STALE, Availability.QUARANTINED, Availability.MAINTENANCE}
 
 
@@ -62,8 +63,10 @@ def check(
 def _form(request: RunRequest) -> None:
     if request.klass not in HANDICAP_S:
         raise Refused("unknown-class", f"class {request.klass!r} is none of {', '.join(HANDICAP_S)}")
-    if request.mode not in ("each", "any"):
-        raise Refused("unknown-mode", f"mode {request.mode!r} is neither each nor any")
+    if request.mode not in ("each", "any", "shard"):
+        raise Refused("unknown-mode", f"mode {request.mode!r} is none of each, any, shard")
+    if request.mode == "shard" and not 2 <= request.shards <= MAX_SHARDS:
+        raise Refused("bad-shards", f"{request.shards} parts: split the tests into 2 to {MAX_SHARDS}")
     if len(json.dumps(dict(request.params), default=str)) > MAX_PARAMS:
         raise Refused("params-too-long", f"params are longer than {MAX_PARAMS} characters")
 

@@ -17,12 +17,15 @@ class RunRequest:
     pack: str | None = None  # None: the built-in pack
     klass: str = "manual"  # debug, pr, manual, nightly
     title: str | None = None
-    mode: Literal["each", "any"] = "each"  # a job per matching device, or one job on whichever is free first
+    #: A job per matching device; one job on whichever is free first; or `shards` jobs that share the tests out.
+    mode: Literal["each", "any", "shard"] = "each"
+    shards: int = 2
     tests: tuple[str, ...] | None = None
     env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # "*", device name or serial -> variables
     params: Mapping[str, Any] = field(default_factory=dict)
     created_by: str | None = None
     team: str = "default"
+    token_id: int | None = None  # whose quota counts
     idempotency_key: str | None = None
 
 

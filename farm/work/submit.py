@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from farm.domain.devices import DeviceFacts, availability
 from farm.domain.outcomes import Outcome, State
 from farm.domain.selectors import Mismatch, SelectorError, nearest, parse
-from farm.store import devices, runs, tables
+from farm.store import devices, quotas, runs, shards, tables
 from farm.store.bus import touch
 from farm.store.db import Database
 from farm.store.locks import hold_run
@@ -112,6 +112,7 @@ def rerun_failed(db: Database, run_id: int, by: str | None) -> int:
         ).all()
         if not jobs:
             raise Refused("nothing-failed", f"every job of run {run_id} passed: there is nothing to run again")
+        _within_quota(session, old.team, None, len(jobs))
         run = tables.Run(
             title=f"{old.title} (again)"[:300],
             klass=old.klass,
@@ -127,7 +128,9 @@ def rerun_failed(db: Database, run_id: int, by: str | None) -> int:
         session.add(run)
         session.flush()
         for ordinal, job in enumerate(jobs):
-            session.add(_job(run, ordinal, job.device_id, job.selector, job.tests, now))
+            again = _job(run, ordinal, job.device_id, job.selector, job.tests, now)
+            again.shard = job.shard
+            session.add(again)
         touch(session, "run", run.id, at=now, run_id=run.id)
         return run.id
 
@@ -144,6 +147,8 @@ def _by_key(session: Session, request: RunRequest) -> int | None:
 
 def _queue(session: Session, request: RunRequest, admitted: Admitted, now: datetime) -> int:
     bundle = admitted.bundle
+    slots = _slots(session, request, admitted)
+    _within_quota(session, request.team, request.token_id, len(slots))
     run = tables.Run(
         title=(request.title or f"{bundle.name} {bundle.version}: {', '.join(request.suites)}")[:300],
         klass=request.klass,
@@ -155,8 +160,10 @@ def _queue(session: Session, request: RunRequest, admitted: Admitted, now: datet
         suites=list(request.suites),
         selector=request.selector,
         idempotency_key=request.idempotency_key,
+        token_id=request.token_id,
         request={
             "mode": request.mode,
+            "shards": request.shards if request.mode == "shard" else None,
             "tests": None if request.tests is None else list(request.tests),
             "env": {device: dict(variables) for device, variables in request.env.items()},
             "params": dict(request.params),
@@ -165,12 +172,38 @@ def _queue(session: Session, request: RunRequest, admitted: Admitted, now: datet
     )
     session.add(run)
     session.flush()
-    slots: list[int | None] = [d.id for d in admitted.devices] if request.mode == "each" else [None]
-    tests = None if request.tests is None else list(request.tests)
-    for ordinal, device_id in enumerate(slots):
-        session.add(_job(run, ordinal, device_id, request.selector, tests, now))
+    for ordinal, (device_id, tests, shard) in enumerate(slots):
+        job = _job(run, ordinal, device_id, request.selector, tests, now)
+        job.shard = shard
+        session.add(job)
     touch(session, "run", run.id, at=now, run_id=run.id)
     return run.id
+
+
+def _slots(
+    session: Session, request: RunRequest, admitted: Admitted
+) -> list[tuple[int | None, list[Any] | None, int | None]]:
+    """The run's jobs: (the one device, the tests, which part). Raises Refused."""
+    tests = None if request.tests is None else list(request.tests)
+    if request.mode == "each":
+        return [(device.id, tests, None) for device in admitted.devices]
+    if request.mode == "any":
+        return [(None, tests, None)]
+    pack = admitted.pack
+    known = tests or shards.known_tests(session, pack.hash, pack.manifest, request.suites)
+    if not known:
+        what = f"{', '.join(request.suites)} of this pack"
+        raise Refused(
+            "no-tests-known", f"{what} never ran whole, so its tests are not known: run it once without shards"
+        )
+    parts = shards.parts(session, known, admitted.bundle.name, request.shards)
+    return [(None, list(part), n) for n, part in enumerate(parts)]
+
+
+def _within_quota(session: Session, team: str, token_id: int | None, more: int) -> None:
+    over = quotas.too_many_waiting(session, team, token_id, more)
+    if over is not None:
+        raise Refused("over-quota", f"{over}; wait until some have started, or cancel some (`farm runs`)")
 
 
 def _job(

@@ -99,7 +99,7 @@ def test_a_bundle_without_a_file_for_the_abi_is_refused_before_anything_happens(
         ({"tests": ("smoke/test_smok.py::test_a",)}, "unknown-test", "did you mean smoke/test_smoke.py?"),
         ({"tests": ()}, "bad-tests", "none at all"),
         ({"params": {"a": "x" * 70000}}, "params-too-long", "longer"),
-        ({"mode": "some"}, "unknown-mode", "each nor any"),
+        ({"mode": "some"}, "unknown-mode", "each, any, shard"),
     ],
 )
 def test_what_cannot_work_is_refused_with_what_to_do(

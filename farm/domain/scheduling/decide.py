@@ -18,7 +18,8 @@ GIVE_UP_AFTER = timedelta(minutes=2)
 def decide(index: Index, give_up_after: timedelta = GIVE_UP_AFTER) -> Decisions:
     """Grant what can be granted; the index is left as if every grant had been carried out."""
     idle = index.fleet.idle
-    wanting = [(group, fits) for group in index.take_dirty() if (fits := index.fits(group)) & idle] if idle else []
+    dirty = index.take_dirty()
+    wanting = [(group, fits) for group in dirty if (fits := index.fits(group)) & idle] if idle else []
     grants = _Pass(index, wanting).run() if wanting else ()
     over = tuple(
         GiveUp(job.kind, job.id, gone_words(index, job, give_up_after))
@@ -50,13 +51,19 @@ class Claims:
         self._devices = self._usable.bit_count()
         self._entitled = order.entitlements(index.flows, index.shares.weights)
         self.clocks = dict(index.clocks)
+        self._known: dict[tuple[str, int], int] = {}
 
     def of(self, group: Group, flexibility: int, place: int) -> int:
         """The claim of the job at `place` of the group."""
         return order.claim_ms(group.places[place][0], self.clocks.get(group.flow, 0), group.klass) + flexibility
 
     def flexibility(self, group: Group, fits: int) -> int:
-        return order.flexibility_ms(group.klass, (fits & self._usable).bit_count(), self._devices)
+        key = (group.klass, fits)
+        found = self._known.get(key)
+        if found is None:
+            count = (fits & self._usable).bit_count()
+            found = self._known[key] = order.flexibility_ms(group.klass, count, self._devices)
+        return found
 
     def charge(self, group: Group, queued: int, cost: int) -> None:
         flow = group.flow

@@ -33,7 +33,7 @@ from farm.domain.scheduling.values import (
 Wish = tuple[int | None, tuple[str, ...]]
 #: What else makes jobs alike: class, team, quotas, devices to avoid.
 Kind = tuple[str, str, tuple[str, ...], frozenset[int]]
-#: A job in its group's order: when it was queued (ms), its key.
+#: A job in its group's order: since when it counts as queued (ms), its key.
 Place = tuple[int, Key]
 
 
@@ -80,6 +80,10 @@ def wish_of(job: WaitingJob) -> Wish:
 
 def kind_of(job: WaitingJob) -> Kind:
     return job.klass, job.team, job.accounts, job.avoid
+
+
+def place_of(job: WaitingJob) -> Place:
+    return order.queued_ms(job.klass, job.queued_at, job.estimate_s), job.key
 
 
 class Index:
@@ -193,7 +197,7 @@ class Index:
         demand = self.demand_of(job)
         group = demand.group(kind_of(job))
         demand.groups[kind_of(job)] = group
-        insort(group.places, (order.ms(job.queued_at), job.key))
+        insort(group.places, place_of(job))
         self._dirty.add(group)
 
     def _leave(self, key: Key) -> None:
@@ -211,7 +215,7 @@ class Index:
         demand.work_ms -= order.estimate_ms(job.estimate_s)
         if job.not_before is None or not _take(self.later, (order.ms(job.not_before), key)):
             group = demand.groups[kind_of(job)]
-            _take(group.places, (order.ms(job.queued_at), job.key))
+            _take(group.places, place_of(job))
             if not group.places:
                 del demand.groups[kind_of(job)]
         if demand.jobs == 0:

@@ -12,6 +12,8 @@ Every waiting job has a *claim*, a moment in time; the earliest claim comes firs
   behind real time is forgotten by itself.
 - `patience` bounds what the share can cost: beyond it only age counts. So a claim never moves past a fixed moment;
   what arrives after that moment cannot overtake, hence nothing starves.
+- A nightly job of an hour counts as having been `queued` some hours before one of a minute (`LENGTH`): with the long
+  ones out of the way the short ones fill the gaps, and all devices are done at about the same time. Bounded as well.
 - `flexibility` lets those go first who can run on few devices only: a job that fits the whole farm comes up to so much
   later. It, too, is bounded.
 
@@ -31,6 +33,9 @@ _OTHER = "manual"
 PATIENCE_S = {"debug": 2 * 3600.0, "pr": 8 * 3600.0, "manual": 24 * 3600.0, "nightly": 48 * 3600.0}
 #: How much later a job that fits every device counts than one that fits a single one, seconds.
 FLEXIBILITY_S = {"debug": 60.0, "pr": 600.0, "manual": 3600.0, "nightly": 4 * 3600.0}
+#: How much earlier a job counts as queued, per second of its expected time (of at most `LENGTH_LIMIT_S`).
+LENGTH = {"debug": 0, "pr": 0, "manual": 0, "nightly": 12}
+LENGTH_LIMIT_S = 3600.0
 #: How a team's share is divided between its classes while several of them wait.
 CLASS_WEIGHT = {"debug": 8.0, "pr": 4.0, "manual": 2.0, "nightly": 1.0}
 #: Expected time of a job of which nothing is known, seconds.
@@ -64,6 +69,15 @@ def flexibility_ms(klass: str, fits: int, usable: int) -> int:
 
 def estimate_ms(estimate_s: float | None) -> int:
     return max(1, int((UNKNOWN_S if estimate_s is None else estimate_s) * 1000))
+
+
+def queued_ms(klass: str, queued_at: datetime, estimate_s: float | None) -> int:
+    """Since when a job counts as queued, which is also its place among its like."""
+    length = LENGTH.get(klass, 0)
+    if length == 0:
+        return ms(queued_at)
+    expected = LENGTH_LIMIT_S if estimate_s is None else min(estimate_s, LENGTH_LIMIT_S)  # not known: it may be long
+    return ms(queued_at) - int(length * expected * 1000)
 
 
 def entitlements(flows: Iterable[Flow], weights: Mapping[str, float]) -> dict[Flow, float]:
@@ -100,5 +114,6 @@ def clocks_of(
     entitled = entitlements((flow for _, flow, _, _ in recent), weights)
     clocks: dict[Flow, int] = {}
     for _, flow, queued, seconds in recent:
-        clocks[flow] = moved_clock(clocks.get(flow, 0), ms(queued), estimate_ms(seconds), entitled[flow], devices)
+        since = queued_ms(flow[1], queued, seconds)
+        clocks[flow] = moved_clock(clocks.get(flow, 0), since, estimate_ms(seconds), entitled[flow], devices)
     return clocks

@@ -10,7 +10,7 @@ from heapq import merge
 
 from farm.domain.scheduling import order
 from farm.domain.scheduling.decide import Claims
-from farm.domain.scheduling.index import Group, Index
+from farm.domain.scheduling.index import Group, Index, place_of
 from farm.domain.scheduling.values import Key, PlannedDevice, WaitingJob
 
 #: A reason names this many devices.
@@ -144,7 +144,7 @@ def _position(index: Index, job: WaitingJob) -> tuple[int, int]:
     """(its place of all, how many before it want one of its devices)."""
     claims, mine = Claims(index), index.group_of(job)
     wanted = index.fits(mine)
-    here = (order.ms(job.queued_at), job.key)
+    here = place_of(job)
     at = bisect_left(mine.places, here)
     if at == len(mine.places) or mine.places[at] != here:  # it may not start yet
         queued = len(index.jobs) - len(index.later)
@@ -165,7 +165,7 @@ def _position(index: Index, job: WaitingJob) -> tuple[int, int]:
 
 
 def _share(index: Index, job: WaitingJob) -> str | None:
-    queued, clock = order.ms(job.queued_at), index.clocks.get((job.team, job.klass), 0)
+    queued, clock = place_of(job)[0], index.clocks.get((job.team, job.klass), 0)
     behind = (order.claim_ms(queued, clock, job.klass) - order.claim_ms(queued, 0, job.klass)) / 1000
     if behind < 1 or len({team for team, _ in index.flows}) < 2:
         return None

@@ -1,0 +1,138 @@
+"""`farm why`, `pause`, `drain`, `resume`, `holds` against a real server, and `farm simulate` without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from farm.store import leases, tables
+from farm.store.people import Scope
+from tests.api.rows import an_attempt
+from tests.cli.conftest import Done, farm
+from tests.served import Served, serve
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A farm whose only device is held, and for which one job waits (number 2)."""
+    with serve(tmp_path_factory.mktemp("busy")) as served:
+        an_attempt(served)
+        an_attempt(served)
+        with served.farm.db.session() as session:
+            now = served.farm.db.now(session)
+            row = session.get_one(tables.Device, 1)
+            row.labels, row.seen_at = {"abi": "x86_64"}, now + timedelta(hours=1)  # no agent keeps it fresh here
+            session.delete(session.get_one(tables.Attempt, 2))
+            session.get_one(tables.Job, 2).state = "queued"
+            leases.grant(session, 1, "attempt:1", 1, now, now + timedelta(hours=1))
+        yield served
+
+
+def run(served: Served, *arguments: str) -> Done:
+    return farm(*arguments, state=served.settings.state)
+
+
+def test_why_says_place_holder_and_expected_start(busy: Served) -> None:
+    shown = run(busy, "why", "2")
+    assert shown.code == 0
+    assert "position 1 of 1: d1 is running (attempt:1)" in shown.out
+    assert "expected to start in" in shown.out
+    assert "not known yet" in shown.out  # how good estimates are
+    told = run(busy, "why", "2", "--json").json()
+    assert told["candidates"][0]["holder"] == "attempt:1"
+    assert told["candidates"][0]["until"] is not None
+    assert told["estimated_start"] is not None
+
+
+def test_why_of_a_running_job_and_of_none(busy: Served) -> None:
+    assert "it runs on d1 (attempt 1, execute)" in run(busy, "why", "1").out
+    missing = run(busy, "why", "99")
+    assert missing.code == 3
+    assert "There is no job 99" in missing.err
+
+
+def test_pause_is_shown_where_it_matters_and_resume_lifts_it(busy: Served) -> None:
+    assert "Nothing is held" in run(busy, "holds").err
+    paused = run(busy, "pause", "device", "d1", "--reason", "new cable")
+    assert (paused.code, "Nothing new starts" in paused.err) == (0, True)
+    assert "device s1 is held by admin: new cable" in run(busy, "holds").out
+    told = run(busy, "why", "2", "--json").json()
+    assert "running and held" in told["reason"]
+    assert told["estimated_start"] is None
+    resumed = run(busy, "resume", "device", "d1")
+    assert "device d1 is given work again: new cable" in resumed.err
+    assert "was not held" in run(busy, "resume", "device", "d1").err
+
+
+def test_drain_waits_no_longer_than_it_is_told_and_says_who_still_works(busy: Served) -> None:
+    done = run(busy, "drain", "farm", "--reason", "upgrade", "--wait", "1s")
+    assert done.code == 4
+    assert "d1 (attempt:1)" in done.err
+    assert run(busy, "resume", "farm", "--json").json()["lifted"][0]["reason"] == "upgrade"
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["pause", "device", "d11", "--reason", "new cable"], "did you mean d1?"),
+        (["pause", "device", "--reason", "new cable"], "which device?"),
+        (["pause", "farm", "d1", "--reason", "new cable"], "has no name"),
+        (["pause", "device", "d1", "--reason", "x"], "reason"),
+    ],
+)
+def test_a_hold_that_makes_no_sense_is_refused(busy: Served, words: list[str], hint: str) -> None:
+    done = run(busy, *words)
+    assert done.code == 3
+    assert hint in done.err
+
+
+def test_holding_needs_the_right_to_operate(busy: Served) -> None:
+    weak = busy.new_token(Scope.READ, Scope.SUBMIT)
+    body = {"scope": "farm", "name": "", "reason": "because"}
+    assert busy.ask("POST", "/api/holds", weak, json=body).status_code == 403
+    assert busy.ask("POST", "/api/holds/lift", weak, json={"scope": "farm"}).status_code == 403
+
+
+def test_simulate_needs_no_farm_and_prints_waits_or_the_whole_schedule(tmp_path: Path) -> None:
+    scenario = tmp_path / "lab.json"
+    scenario.write_text(
+        json.dumps(
+            {
+                "devices": [{"id": "rk-1", "labels": {"soc": "RK3568"}}],
+                "jobs": [
+                    {"id": "a", "submit_s": 0, "class": "pr", "selector": "soc=RK3568", "duration_s": 60},
+                    {"id": "b", "submit_s": 0, "class": "debug", "selector": "*", "duration_s": 30},
+                ],
+            }
+        )
+    )
+    shown = farm("simulate", str(scenario), state=tmp_path)
+    assert shown.code == 0
+    assert "2 jobs on 1 devices" in shown.out
+    found = farm("simulate", str(scenario), "--json", state=tmp_path).json()
+    assert [(entry["job"], entry["start_s"], entry["end_s"]) for entry in found["schedule"]] == [
+        ("b", 0.0, 30.0),
+        ("a", 30.0, 90.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"devices": [', "is no JSON"),
+        ('{"devices": [], "jobs": [{"id": "a"}]}', "jobs[0].submit_s: a number of seconds is needed, not nothing"),
+        ("[" * 100_000, "is no JSON"),
+    ],
+)
+def test_simulate_names_the_mistake_and_its_place(tmp_path: Path, text: str, words: str) -> None:
+    scenario = tmp_path / "lab.json"
+    scenario.write_text(text)
+    done = farm("simulate", str(scenario), state=tmp_path)
+    assert done.code == 3
+    assert words in done.err
+    assert "Traceback" not in done.err
+    assert farm("simulate", str(tmp_path / "none.json"), state=tmp_path).code == 3
