@@ -205,11 +205,17 @@ def listener(port: int) -> int | None:
         with contextlib.suppress(OSError), Path("/proc/net", table).open() as lines:
             rows = [line.split() for line in lines]
             wanted |= {f"socket:[{row[9]}]" for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")}
-    for process in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if process.name.isdigit() and any(os.readlink(fd) in wanted for fd in (process / "fd").iterdir()):
-                return int(process.name)
-    return None
+    return next((int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and wanted & _open_files(p)), None)
+
+
+def _open_files(process: Path) -> set[str]:
+    """What a process has open; files come and go while we look, and others' processes do not let us."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for fd in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.add(os.readlink(fd))
+    return found
 
 
 def _variable(pid: int, name: str) -> str | None:

@@ -14,7 +14,7 @@ import pytest
 
 from farm.adb.device import Device
 from farm.adb.errors import AdbServerGone, DeviceGone, RemoteError
-from farm.adb.server import ADB, AdbServer
+from farm.adb.server import ADB, AdbServer, listener
 from farm.adb.tracker import AdbEntry, Tracker, entries_of
 from tests.adb.conftest import Phone, Phones, free_port
 from tests.waiting import eventually
@@ -249,3 +249,18 @@ def test_a_device_that_was_unplugged_is_connected_again_when_it_is_back(phone: P
     mine.fault("replug")
     assert tracker.wait_for(mine.address, timeout_s=WAIT_S).state == "device"
     tracker.stop()
+
+
+def test_who_listens_on_a_port_is_found_while_its_files_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, gone = os.readlink, iter((True, False) * 10_000)
+
+    def readlink(path: Path) -> str:
+        if Path(path).parent.parent.name == str(os.getpid()) and next(gone) and "socket" not in read(path):
+            raise FileNotFoundError(path)
+        return read(path)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        monkeypatch.setattr(os, "readlink", readlink)
+        assert listener(listening.getsockname()[1]) == os.getpid()
+    monkeypatch.undo()
+    assert listener(free_port()) is None
