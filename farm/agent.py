@@ -21,8 +21,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from farm.adb.errors import AdbError
-from farm.presence import refuse_sqlite
-from farm.settings import Settings, SettingsError, choose_adb_port, load
+from farm.settings import Settings, SettingsError, choose_adb_port, load, refuse_sqlite
 from farm.store import servers, tables
 from farm.store.artifacts import ArtifactStore
 from farm.store.db import Database

@@ -6,7 +6,6 @@ import logging
 import secrets
 import threading
 
-from farm.settings import Settings, SettingsError
 from farm.store import servers
 from farm.store.db import Database
 from farm.work.queue import Queue
@@ -14,16 +13,6 @@ from farm.work.scheduler import Scheduler
 from farm.work.settings import WorkSettings
 
 log = logging.getLogger("farm.server")
-
-
-def refuse_sqlite(settings: Settings, command: str) -> None:
-    """Raises SettingsError: a farm of several processes needs a database that all of them reach."""
-    if settings.is_sqlite:
-        raise SettingsError(
-            f"`{command}` is for a farm of several processes, which meet on PostgreSQL: set "
-            "FARM_DATABASE_URL=postgresql+psycopg://USER:PASSWORD@HOST/DATABASE, or run the whole farm of one machine "
-            "with `farm up`"
-        )
 
 
 class ServerWork:

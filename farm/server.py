@@ -26,8 +26,8 @@ import uvicorn
 
 from farm.app import Farm, build
 from farm.domain.frames import MAX_FRAME
-from farm.presence import Presence, refuse_sqlite
-from farm.settings import Settings, SettingsError, load
+from farm.presence import Presence
+from farm.settings import Settings, SettingsError, load, refuse_sqlite
 
 log = logging.getLogger("farm.server")
 

@@ -125,6 +125,16 @@ def load(
     )
 
 
+def refuse_sqlite(settings: Settings, command: str) -> None:
+    """Raises SettingsError: a farm of several processes needs a database that all of them reach."""
+    if settings.is_sqlite:
+        raise SettingsError(
+            f"`{command}` is for a farm of several processes, which meet on PostgreSQL: set "
+            "FARM_DATABASE_URL=postgresql+psycopg://USER:PASSWORD@HOST/DATABASE, or run the whole farm of one machine "
+            "with `farm up`"
+        )
+
+
 def locks_dir(environ: Mapping[str, str] | None = None) -> Path:
     """The folder of the locks of devices and CPUs: one per machine and user, made when it is not there.
 

@@ -21,6 +21,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "Three virtual devices, an engine, suites and a dashboard."),
     "up": ("up", "Start the farm on this machine."),
     "down": ("down", "Stop the farm on this machine."),
+    "server": ("server", "A server of a farm of several processes (PostgreSQL)."),
+    "agent": ("agent", "The work of one host of such a farm."),
     "login": ("login", "Log in: a link for a browser, or a token for this command line."),
     "whoami": ("whoami", "Which farm, as whom, with what rights."),
     "devices": ("devices", "Devices, and whether they can be used now."),

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.orm import Session
 
 from farm.adb import errors
@@ -158,8 +159,29 @@ Body = Callable[[Step], None]
 _FORWARD = (Phase.PRECHECK, Phase.DEPLOY, Phase.SETTLE, Phase.EXECUTE)
 
 
+#: The database is away, or gave up on a transaction that waited for another: neither is the step's fault.
+AWAY = (OperationalError, InterfaceError, InternalError)
+_AGAIN_S = 1.0
+
+
 def run_step(work: Work, attempt_id: int, phase: Phase, body: Body) -> None:
-    """Enter a step, unless the attempt is past it, and note how it went. Never raises but Stopping."""
+    """Enter a step, unless the attempt is past it, and note how it went. Never raises but Stopping.
+
+    While the database is away the step is entered again and again: what may be done then is for its row to say. The
+    runner goes on meanwhile, until it fences itself.
+    """
+    while True:
+        try:
+            return _run_step(work, attempt_id, phase, body)
+        except AWAY as error:
+            if work.db.is_sqlite:
+                raise  # a file is not away: something is wrong with it
+            log.warning("attempt %d: %s waits for the database: %s", attempt_id, phase.value, error)
+            if work.stopping.wait(_AGAIN_S):
+                raise Stopping from None
+
+
+def _run_step(work: Work, attempt_id: int, phase: Phase, body: Body) -> None:
     if work.stopping.is_set():
         raise Stopping
     step = _enter(work, attempt_id, phase)
@@ -175,6 +197,8 @@ def run_step(work: Work, attempt_id: int, phase: Phase, body: Body) -> None:
     except errors.AdbError as error:
         cut = adb_cut(phase, error)
     except Exception as error:
+        if isinstance(error, AWAY) and not work.db.is_sqlite:
+            raise
         log.exception("attempt %d: %s failed", attempt_id, phase.value)
         cause = Cause.HOST_DISK if _is_of_the_hosts_disk(error) else Cause.FARM_BUG
         cut = Cut(Outcome.INFRA_ERROR, f"{phase.value} failed: {type(error).__name__}: {error}", cause)
