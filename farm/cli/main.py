@@ -29,8 +29,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "device": ("device", "One device: quarantine, maintenance, release, check, note."),
     "acquire": ("acquire", "Lease a device for a while."),
     "lease": ("lease", "Leases: list, extend, release, preempt."),
-    "acquire": ("acquire", "Lease a device for a while."),
-    "lease": ("lease", "Leases: list, extend, release, preempt."),
     "run": ("run", "Queue a run: a bundle, suites, devices."),
     "runs": ("runs", "Runs, newest first."),
     "show": ("show", "One run: devices, tests, measurements."),
