@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from farm.domain.causes import Cause
 from farm.domain.journal import Kind, clip
 from farm.domain.measurements import Better, Mark, Measurement
 from farm.domain.outcomes import Outcome, TestOutcome
@@ -99,7 +100,13 @@ class Gate:
             "device": key[1],
             "outcome": TestOutcome(fields["outcome"]).value,
             "duration_s": _finite(fields["duration_s"]),
-            **_optional(fields, message=_text(4000), detail=_text(), cause=lambda c: Outcome(c).value),
+            **_optional(
+                fields,
+                message=_text(4000),
+                detail=_text(),
+                cause=lambda c: Outcome(c).value,
+                fine_cause=lambda c: Cause(c).value,
+            ),
         }
         self.running.remove(key)
         if checked.get("cause") not in UNFINISHED_CAUSES:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from farm.adb.errors import AdbError, AdbServerGone, DeviceUnavailable
+from farm.domain.causes import Cause, fits
 from farm.domain.journal import clip
 from farm.domain.outcomes import Outcome, TestOutcome
 from runner import markers
@@ -44,6 +45,7 @@ class Records:
         self._waited = 0.0
         self._reports: list[pytest.TestReport] = []
         self._cause: Outcome | None = None
+        self._fine: Cause | None = None
         self._said: str | None = None  # by an error whose own words are enough
         self._held = ExitStack()
         self._session: pytest.Session | None = None
@@ -92,7 +94,7 @@ class Records:
         bench = self._bench
         bench.test, bench.measure, bench.peaks = self._ids.get(item.nodeid, item.nodeid), None, {}
         self._began, self._waited, self._reports = time.monotonic(), 0.0, []
-        self._cause = self._said = None
+        self._cause = self._said = self._fine = None
         bench.reporter.record("test_start", test=bench.test, device=bench.serial)
         self._boot_id = self._boot_id or boot_id(bench)
         try:
@@ -135,8 +137,11 @@ class Records:
         self._reports.append(report)
         if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
             self._cause = self._cause or cause_of(call.excinfo.value)
+            self._fine = self._fine or fine_cause_of(call.excinfo.value)
             if self._cause in _DOUBTFUL and isinstance(call.excinfo.value, AdbError | EngineFailure):
                 self._cause = why_unreachable(self._bench, self._boot_id) or self._cause
+                if self._cause is Outcome.INFRA_ERROR:
+                    self._fine = Cause.ADB_SERVER
             if self._said is None and isinstance(call.excinfo.value, _SPEAKING):
                 self._said = str(call.excinfo.value)
             if self._said is None and isinstance(call.excinfo.value, MemoryError):
@@ -158,6 +163,8 @@ class Records:
                 fields["detail"] = clip(f"{text}\n{captured}".strip())
         if self._cause is not None and outcome in (TestOutcome.FAILED, TestOutcome.ERROR):
             fields["cause"] = self._cause.value
+            if self._fine is not None and fits(self._cause, self._fine):
+                fields["fine_cause"] = self._fine.value
             if self._cause in UNFINISHED_CAUSES:
                 fields["outcome"] = TestOutcome.ERROR.value  # it said nothing about the engine
         duration = max(0.0, time.monotonic() - self._began - self._waited)
@@ -210,6 +217,19 @@ def out_of_memory(error: MemoryError) -> str:
     if limit == resource.RLIM_INFINITY:
         return said
     return f"{said} (a process of a suite may have {limit >> 30} GB: the sandbox's limit)"
+
+
+def fine_cause_of(error: BaseException | None) -> Cause | None:
+    """Whose an infrastructure error of a test is; None: that is not known."""
+    for _ in range(20):
+        if isinstance(error, AdbServerGone):
+            return Cause.ADB_SERVER
+        if isinstance(error, NotSettled):
+            return Cause.NOT_SETTLED
+        if error is None:
+            return None
+        error = error.__cause__
+    return None
 
 
 def boot_id(bench: Bench) -> str | None:

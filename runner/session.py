@@ -242,6 +242,8 @@ class Session:
         for device, facts in whole.items():
             self.journal.record(Kind.FINGERPRINT, device=device, facts=facts)
         fields = {"outcome": verdict.outcome.value, "reason": clip(verdict.reason, 4000), "counts": verdict.counts}
+        if verdict.cause is not None:
+            fields["cause"] = verdict.cause.value
         self.journal.record(Kind.END, **fields)
         self.journal.close()
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from farm.domain.causes import Cause, cause_of
 from farm.domain.journal import Kind, Record
 from farm.domain.outcomes import Outcome, TestOutcome
 from runner.gate import UNFINISHED_CAUSES
@@ -30,6 +31,7 @@ class Verdict:
     outcome: Outcome
     reason: str
     counts: dict[str, int]
+    cause: Cause | None = None  # whose it is, where the outcome alone does not say
 
 
 def unfinished(record: Record) -> bool:
@@ -61,8 +63,8 @@ def conclude(
     final = {str(r.fields["test"]): r for r in ends}  # a test that was run again counts by its last end
     counts = dict(Counter(str(r.fields["outcome"]) for r in final.values()))
 
-    def verdict(outcome: Outcome, reason: str) -> Verdict:
-        return Verdict(outcome, reason[:2000], counts)
+    def verdict(outcome: Outcome, reason: str, cause: Cause | None = None) -> Verdict:
+        return Verdict(outcome, reason[:2000], counts, cause)
 
     for record in final.values():
         cause = record.fields.get("cause")
@@ -70,12 +72,13 @@ def conclude(
             message = str(record.fields.get("message") or cause)
             return verdict(Outcome(cause), f"{record.fields['test']}: {message.splitlines()[0]}")
     if stop is not None and stop.outcome is not Outcome.DEVICE_LOST:
-        return verdict(stop.outcome, stop.reason)
+        return verdict(stop.outcome, stop.reason, stop.cause)
     if lost:
         return verdict(Outcome.DEVICE_LOST, "; ".join(f"{device}: {why}" for device, why in lost.items()))
     for test, record in final.items():
         if unfinished(record):
-            return verdict(Outcome(record.fields["cause"]), f"{test}: {record.fields.get('message') or ''}")
+            words = f"{test}: {record.fields.get('message') or ''}"
+            return verdict(Outcome(record.fields["cause"]), words, cause_of(str(record.fields.get("fine_cause") or "")))
     return _by_tests(final, kept, counts, exit_code, frozenset(finished))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from farm.domain.causes import Cause
 from farm.domain.outcomes import Outcome
 from runner.spec import Limits
 
@@ -20,6 +21,7 @@ class Stop:
     outcome: Outcome
     reason: str
     takes_stacks: bool = False
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,8 @@ class Watch:
         if signs.renewal != self._renewal:
             self._renewal, self._renewed_at = signs.renewal, signs.now
         if self._fence_s and signs.now - self._renewed_at > self._fence_s:
-            return Stop(Outcome.INFRA_ERROR, f"fenced: the lease was not renewed for {self._fence_s:g} s")
+            words = f"fenced: the lease was not renewed for {self._fence_s:g} s"
+            return Stop(Outcome.INFRA_ERROR, words, cause=Cause.FENCED)
         if signs.now - self._began > self._limits.attempt_s:
             return Stop(Outcome.TIMED_OUT, f"the attempt's limit of {self._limits.attempt_s:g} s was reached", True)
         return self._suite_limits(signs)

@@ -22,6 +22,8 @@ from farm.evidence.adb_output import DeviceLine, parse_devices
 
 log = logging.getLogger(__name__)
 
+#: For so long after a new adb server began, or since the last one died, what it does not list may still come.
+GRACE_S = (10.0, 30.0)
 #: After an adb server died: first wait, and the longest.
 _BACKOFF_S = (0.1, 10.0)
 #: How often a kept address that is not listed is tried again.
@@ -87,6 +89,9 @@ class Tracker:
         self._stopping = threading.Event()
         self._wake_keeper = threading.Event()
         self._socket: HostSocket | None = None
+        self._lost_at: float | None = None  # the server is away since then
+        self._back_at = float("-inf")
+        self._trouble: str | None = None
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -113,6 +118,21 @@ class Tracker:
         """What adb listed last; empty while the adb server is away."""
         with self._changed:
             return list(self._entries)
+
+    @property
+    def steady(self) -> bool:
+        """Whether a device that is not listed is gone. Not so while the adb server is being replaced: its devices come
+        back with the new one, and what holds them keeps them meanwhile."""
+        now = time.monotonic()
+        with self._changed:
+            lost_at, back_at = self._lost_at, self._back_at
+        return now - back_at > GRACE_S[0] if lost_at is None else now - lost_at > GRACE_S[1]
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no adb server of ours can be had, and what to do; None: there is one, or it is just being started."""
+        with self._changed:
+            return self._trouble
 
     def keep(self, addresses: Iterable[str]) -> None:
         """The network addresses to keep connected from now on (replaces the earlier set)."""
@@ -149,6 +169,8 @@ class Tracker:
             except AdbError as error:
                 if self._stopping.is_set():
                     return
+                with self._changed:
+                    self._lost_at = self._lost_at or time.monotonic()
                 self._publish([])
                 self._say(f"the adb server on port {self._server.port} is away ({error}); restarting it")
                 self._stopping.wait(backoff)
@@ -159,8 +181,13 @@ class Tracker:
         try:
             started = self._server.start()
         except AdbError as error:
-            self._say(f"the adb server on port {self._server.port} does not start: {error}")
+            words = f"the adb server on port {self._server.port} does not start: {error} ({error.remedy})"
+            with self._changed:
+                self._trouble = words
+            self._say(words)
             return False
+        with self._changed:
+            self._lost_at, self._back_at, self._trouble = None, time.monotonic(), None
         self._say(f"the adb server on port {self._server.port} {'was started again' if started else 'answers again'}")
         self._wake_keeper.set()
         return True

@@ -116,7 +116,9 @@ class Agent:
         self._inventory.poll()
         self._tracker.keep(self._addresses())
         settled = time.monotonic() - self._began > _GRACE_S
-        for entry in self._sightings.update(self._tracker.entries(), forget=settled):
+        self._sightings.note_adb(self._tracker.trouble)
+        listed, steady = self._tracker.entries(), self._tracker.steady
+        for entry in self._sightings.update(listed, forget=settled and steady):
             self._submit(f"identify {entry.address}", 0.5, self._sightings.identify, entry)
         with self._work.db.read() as session:
             rows = session.scalars(select(tables.Device).where(tables.Device.host == self._work.settings.host)).all()

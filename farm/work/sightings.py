@@ -1,7 +1,8 @@
 """What adb lists becomes device rows: who is there, by its own serial number, and at which address.
 
-An address says nothing about who answers there, so every new transport is asked. A serial number that answers at two
-addresses at once is taken at the first and named at the second.
+An address says nothing about who answers there, so every new transport is asked. One serial number at two addresses is
+either one device that is reached in two ways (the boot id is the same): then the first is used. Or it is two devices:
+then neither is used until they are told apart, and the host says which addresses they are at.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Seen:
     transport_id: int | None
     serial: str
     device_id: int
+    boot_id: str = ""
 
 
 class Sightings:
@@ -46,6 +48,10 @@ class Sightings:
         self._work, self._inventory = work, inventory
         self._lock = threading.Lock()
         self._seen: dict[str, Seen] = {}
+        self._aside: dict[str, Seen] = {}  # a second way to a device, or one of two with the same serial number
+        self._twins: dict[str, set[str]] = {}  # serial number of several devices → their addresses
+        self._asking: dict[str, threading.Lock] = {}
+        self._adb_trouble: str | None = None
 
     def begin(self) -> None:
         """At a start nothing is known: what the last life of the farm saw at an address may be elsewhere by now.
@@ -69,8 +75,11 @@ class Sightings:
         with self._lock:
             for address in [a for a in self._seen if a not in listed]:
                 del self._seen[address]
-            seen = dict(self._seen)
-        strangers = [e for e in entries if e.state == "device" and not _known(seen.get(e.address), e)]
+            self._reconsider({e.address for e in entries if e.state == "device"})
+            seen, aside = dict(self._seen), dict(self._aside)
+            twins = {serial: sorted(addresses) for serial, addresses in self._twins.items()}
+        known = {**aside, **seen}
+        strangers = [e for e in entries if e.state == "device" and not _known(known.get(e.address), e)]
         with self._work.db.session() as session:
             now = self._work.db.now(session)
             rows = session.scalars(select(tables.Device).where(tables.Device.host == self._work.settings.host)).all()
@@ -81,19 +90,46 @@ class Sightings:
                         devices.set_connection(session, row, Connection.GONE, None, now)
                 elif entry.state != "device":
                     devices.set_connection(session, row, connection_of(entry.state), None, now)
-                elif entry not in strangers and seen[entry.address].device_id == row.id:
+                elif row.serial in twins:
+                    devices.set_connection(session, row, Connection.DUPLICATE, None, now)
+                elif entry not in strangers and entry.address in seen and seen[entry.address].device_id == row.id:
                     devices.set_connection(session, row, Connection.ONLINE, None, now)
-            self._unidentified(session, [e for e in entries if e.state != "device" and e.address not in seen])
+            self._unidentified(session, [e for e in entries if e.state != "device" and e.address not in seen], twins)
         return strangers
 
-    def _unidentified(self, session: Session, entries: Sequence[AdbEntry]) -> None:
+    def _reconsider(self, online: set[str]) -> None:
+        """Addresses that were put aside are asked anew once what they were beside is away. The lock is held."""
+        for serial, addresses in list(self._twins.items()):
+            addresses &= online
+            if len(addresses) < 2:
+                del self._twins[serial]
+        for address, seen in list(self._aside.items()):
+            beside = seen.serial in self._twins or any(
+                other.serial == seen.serial and a in online for a, other in self._seen.items()
+            )
+            if address not in online or not beside:
+                del self._aside[address]
+
+    def note_adb(self, trouble: str | None) -> None:
+        """Why this host has no adb server now, for those who look at the farm from elsewhere."""
+        if trouble == self._adb_trouble:
+            return
+        self._adb_trouble = trouble
+        with self._work.db.session() as session:
+            host = ensure_host(session, self._work.settings.host)
+            host.info = {**host.info, "adb_trouble": trouble}
+            touch(session, "host", host.name, at=self._work.db.now(session))
+
+    def _unidentified(self, session: Session, entries: Sequence[AdbEntry], twins: Mapping[str, Sequence[str]]) -> None:
         """Devices that adb lists and that cannot say who they are (unauthorized, offline): shown with their host."""
         asked = select(tables.Device.address).where(tables.Device.host == self._work.settings.host)
         known = set(session.scalars(asked))
         found = [{"address": e.address, "state": e.state} for e in entries if e.address not in known]
+        found += [{"address": a, "state": Connection.DUPLICATE.value} for both in twins.values() for a in both]
+        duplicates = [{"serial": serial, "addresses": list(both)} for serial, both in sorted(twins.items())]
         host = ensure_host(session, self._work.settings.host)
-        if host.info.get("unidentified", []) != found:
-            host.info = {**host.info, "unidentified": found}
+        if (host.info.get("unidentified", []), host.info.get("duplicates", [])) != (found, duplicates):
+            host.info = {**host.info, "unidentified": found, "duplicates": duplicates}
             touch(session, "host", host.name, at=self._work.db.now(session))
 
     def identify(self, entry: AdbEntry) -> int | None:
@@ -112,15 +148,43 @@ class Sightings:
             return None
         labels = {**evidence.labels(properties), **({"ram_gb": memory} if memory else {})}
         with self._lock:
-            other = next((a for a, s in self._seen.items() if s.serial == serial and a != entry.address), None)
-            if other is not None:
-                log.error("%s answers at %s and at %s: the second is not used", serial, other, entry.address)
+            one_at_a_time = self._asking.setdefault(serial, threading.Lock())
+        with one_at_a_time:  # two addresses of one serial number that appear together must see each other
+            if self._is_beside_another(entry, serial, boot_id):
                 return None
-        self._inventory.learn(serial, properties, labels)
-        device_id = self._write(serial, entry.address, labels, boot_id)
-        with self._lock:
-            self._seen[entry.address] = Seen(entry.transport_id, serial, device_id)
+            self._inventory.learn(serial, properties, labels)
+            device_id = self._write(serial, entry.address, labels, boot_id)
+            with self._lock:
+                self._seen[entry.address] = Seen(entry.transport_id, serial, device_id, boot_id)
         return device_id
+
+    def _is_beside_another(self, entry: AdbEntry, serial: str, boot_id: str) -> bool:
+        """Whether the serial number answers at another address too: then this one is put aside, and the other as well
+        where it is another device. An address that was seen once and does not answer now is nobody."""
+        with self._lock:
+            others = [a for a, s in self._seen.items() if s.serial == serial and a != entry.address]
+            twins = set(self._twins.get(serial, ()))
+        answers = {address: boot for address in others if (boot := self._boot_of(address, serial)) is not None}
+        strangers = {address for address, boot in answers.items() if boot != boot_id}
+        if not answers and not twins - {entry.address}:
+            return False
+        with self._lock:
+            self._aside[entry.address] = Seen(entry.transport_id, serial, 0, boot_id)
+            if strangers or twins:
+                self._twins[serial] = twins | strangers | {entry.address}
+                for address in strangers:
+                    self._aside[address] = self._seen.pop(address)
+        words = "two devices: neither is used" if strangers or twins else "one device: the first way to it is used"
+        log.error("%s answers at %s and at %s: %s", serial, ", ".join(others or twins), entry.address, words)
+        return True
+
+    def _boot_of(self, address: str, serial: str) -> str | None:
+        """The boot of the device at an address, if it still has that serial number; None: nobody answers there."""
+        device = self._work.device(address)
+        try:
+            return device.boot_id() if device.serial() == serial else None
+        except AdbError:
+            return None
 
     def _write(self, serial: str, address: str, labels: Mapping[str, str], boot_id: str) -> int:
         host = self._work.settings.host

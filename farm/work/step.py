@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 
 from farm.adb import errors
 from farm.adb.device import Device
+from farm.domain import readiness
 from farm.domain.causes import Cause, fits, ruling
 from farm.domain.journal import clip
 from farm.domain.outcomes import Outcome, Phase
@@ -111,6 +112,10 @@ class Step:
             lease = leases.of_attempt(session, self.id, attempt.token)
             if lease is None or lease.released_at is not None:
                 raise _lease_lost(session, attempt, lease is not None)
+            device = session.get_one(tables.Device, attempt.device_id)
+            if self.phase in _FORWARD and readiness.is_held_hot(device.hot_since, self.work.db.now(session)):
+                words = readiness.heat_words(device.temperature_c, device.has_battery)
+                raise Cut(Outcome.INFRA_ERROR, f"{device.name} is {words}", Cause.TOO_HOT)
 
     def pause(self, seconds: float) -> None:
         """Sleep a little, waking at once when the farm stops."""
@@ -157,6 +162,9 @@ def _lost(connection: str) -> Cause:
 Body = Callable[[Step], None]
 #: Steps that an attempt with an outcome passes over.
 _FORWARD = (Phase.PRECHECK, Phase.DEPLOY, Phase.SETTLE, Phase.EXECUTE)
+#: How often a step is entered again after the adb server died under it, and the pause before.
+_ADB_TRIES = 3
+_ADB_PAUSE_S = 2.0
 
 
 #: The database is away, or gave up on a transaction that waited for another: neither is the step's fault.
@@ -190,7 +198,7 @@ def _run_step(work: Work, attempt_id: int, phase: Phase, body: Body) -> None:
     try:
         if phase in _FORWARD and phase is not Phase.EXECUTE:
             step.check()
-        body(step)
+        _enter_body(step, body)
         cut = None
     except Cut as raised:
         cut = raised
@@ -204,6 +212,24 @@ def _run_step(work: Work, attempt_id: int, phase: Phase, body: Body) -> None:
         cut = Cut(Outcome.INFRA_ERROR, f"{phase.value} failed: {type(error).__name__}: {error}", cause)
         _note_incident(step, cut.reason, traceback.format_exc())
     _leave(step, cut)
+
+
+def _enter_body(step: Step, body: Body) -> None:
+    """A step that the death of the adb server interrupted is entered again once the new server has its devices.
+
+    Steps are idempotent; a suite that runs is not, and ends as the runner says.
+    """
+    again = _FORWARD if step.phase is not Phase.EXECUTE else ()
+    for tries_left in range(_ADB_TRIES, -1, -1):
+        try:
+            return body(step)
+        except errors.AdbServerGone as error:
+            if step.phase not in again or not tries_left:
+                raise
+            log.warning("attempt %d: %s; entering %s again", step.id, error, step.phase.value)
+            step.say("the adb server of its host, which is being started again")
+            step.pause(_ADB_PAUSE_S)
+            step.check()
 
 
 def adb_cut(phase: Phase, error: errors.AdbError) -> Cut:

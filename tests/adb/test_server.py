@@ -188,6 +188,16 @@ def test_a_killed_server_is_started_again_and_its_devices_come_back(phone: Phone
     tracker.stop()
 
 
+def test_what_a_new_server_does_not_list_yet_is_not_called_gone(own_server: AdbServer, tracker: Tracker) -> None:
+    assert tracker.steady
+    before = own_server.pid()
+    _kill(own_server)
+    eventually(lambda: own_server.pid() not in (None, before), what="a new server")
+    eventually(lambda: not tracker.steady, what="it is known that the server was replaced")
+    eventually(lambda: tracker.steady, what="and that its devices had their time")
+    assert tracker.trouble is None
+
+
 def test_a_server_killed_under_a_command_is_no_lost_device(phone: Phones, own_server: AdbServer) -> None:
     mine = Phone(own_server, phone().running)
     mine.connect()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
 from farm.adb import errors
+from farm.domain.causes import Cause
 from farm.domain.outcomes import MEANING, Colour, Outcome, Phase
 from farm.store import leases, tables
 from farm.store.artifacts import ArtifactStore
@@ -136,3 +138,56 @@ def test_what_a_step_waits_for_is_shown(work: Work) -> None:
     run_step(work, 1, Phase.SETTLE, body)
     assert seen == ["the device to cool"]
     assert attempt(work).waiting_for is None
+
+
+def test_a_step_that_the_adb_servers_death_interrupted_is_entered_again(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("farm.work.step._ADB_PAUSE_S", 0.01)
+    entered: list[str | None] = []
+
+    def body(_step: Step) -> None:
+        entered.append(attempt(work).waiting_for)
+        if len(entered) == 1:
+            raise errors.AdbServerGone("died")
+
+    run_step(work, 1, Phase.DEPLOY, body)
+    assert entered == [None, "the adb server of its host, which is being started again"]
+    assert attempt(work).outcome is None
+
+
+def test_an_adb_server_that_stays_away_is_the_hosts_fault_and_not_the_devices(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("farm.work.step._ADB_PAUSE_S", 0.01)
+    run_step(work, 1, Phase.DEPLOY, fail(errors.AdbServerGone("away")))  # type: ignore[arg-type]
+    ended = attempt(work)
+    assert (ended.outcome, ended.cause, ended.blame) == ("infra-error", "adb-server", "host")
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "blame"),
+    [
+        (errors.NoSpace("full", needed=2, free=1), "storage-full", "device"),
+        (errors.WrongContent("differs"), "wrong-content", "device"),
+        (errors.RemoteError("refused"), "transfer-broke", "device"),
+        (OSError(28, "No space left on device"), "host-disk", "host"),
+        (ZeroDivisionError("oops"), "farm-bug", "farm"),
+        (Cut(Outcome.DEPLOY_FAILED, "no such file", Cause.MISSING_FILE), "missing-file", "user"),
+        (errors.DeviceOffline("x"), "offline", "device"),
+    ],
+)
+def test_a_failed_deploy_says_whose_it_is(work: Work, error: Exception, cause: str, blame: str) -> None:
+    run_step(work, 1, Phase.DEPLOY, fail(error))  # type: ignore[arg-type]
+    assert (attempt(work).cause, attempt(work).blame) == (cause, blame)
+
+
+def test_a_device_that_is_held_for_heat_ends_what_runs_on_it(work: Work) -> None:
+    with work.db.session() as session:
+        device = session.get_one(tables.Device, 1)
+        device.hot_since, device.temperature_c = work.db.now(session) - timedelta(minutes=16), 47.4
+        device.has_battery = True
+    run_step(work, 1, Phase.SETTLE, lambda step: step.check())
+    ended = attempt(work)
+    assert (ended.outcome, ended.cause, ended.blame) == ("infra-error", "too-hot", "device")
+    assert "now 47 °C" in str(ended.reason)
