@@ -13,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from dashboard import signs
 from dashboard.house import MAX_ID, House
 from farm.domain.devices import DeviceFacts
+from farm.store import teams
 from farm.store.reads import devices as device_reads
 from farm.store.reads import runs as reads
 from farm.store.reads.runs import RunRow
@@ -24,6 +25,7 @@ STATES = ("", "queued", "running", "ended")
 StateQuery = Annotated[Literal["", "queued", "running", "ended"], Query()]
 BeforeQuery = Annotated[int | None, Query(ge=1, le=MAX_ID)]
 TextQuery = Annotated[str, Query(max_length=200)]
+TeamQuery = Annotated[str, Query(max_length=100)]
 
 
 def devices_words(run: RunRow) -> str:
@@ -56,13 +58,16 @@ def _straight_to(session: Session, text: str) -> str | None:
 
 
 def add(routes: APIRouter, house: House) -> None:
-    def show(request: Request, template: str, state: str, before: int | None, q: str) -> Response:
+    def show(request: Request, template: str, state: str, before: int | None, q: str, team: str) -> Response:
         viewer = house.viewer(request)
         text = q.strip()
         with house.context.db.read() as session:
-            found = reads.runs(session, state=state or None, before=before, limit=PAGE, text=text or None)
+            found = reads.runs(
+                session, state=state or None, before=before, limit=PAGE, text=text or None, team=team or None
+            )
+            several = len(teams.teams(session)) > 1
             devices = _devices_like(session, text)[:20] if text else []
-        kept = {k: v for k, v in (("state", state), ("q", q)) if v}
+        kept = {k: v for k, v in (("state", state), ("team", team), ("q", q)) if v}
         data = {
             "rows": [
                 (row, signs.of_run(row.state, row.outcome, row.cancel_at is not None), devices_words(row))
@@ -71,27 +76,36 @@ def add(routes: APIRouter, house: House) -> None:
             "devices": devices,
             "state": state,
             "q": q,
+            "team": team,
+            "tabs_kept": urlencode({k: v for k, v in kept.items() if k != "q"}),
+            "several_teams": several,
+            "all_teams": urlencode({k: v for k, v in kept.items() if k != "team"}),
+            "of_team": lambda name: urlencode({**{k: v for k, v in kept.items() if k != "q"}, "team": name}),
             "older": urlencode({**kept, "before": found.before}) if found.before else None,
-            "tabs": {s: urlencode({k: v for k, v in (("state", s), ("q", q)) if v}) for s in STATES},
+            "tabs": {s: urlencode({k: v for k, v in (("state", s), ("team", team), ("q", q)) if v}) for s in STATES},
             "here": urlencode({**kept, **({"before": before} if before else {})}),
             "first_page": before is None,
         }
         return house.page(request, template, data, viewer=viewer)
 
     @routes.get("/runs")
-    def page(request: Request, state: StateQuery = "", before: BeforeQuery = None, q: TextQuery = "") -> Response:
+    def page(
+        request: Request, state: StateQuery = "", before: BeforeQuery = None, q: TextQuery = "", team: TeamQuery = ""
+    ) -> Response:
         if q.strip():
             house.viewer(request)
             with house.context.db.read() as session:
                 target = _straight_to(session, q.strip())
             if target:
                 return RedirectResponse(target, 303)
-        return show(request, "runs.html", state, before, q)
+        return show(request, "runs.html", state, before, q, team)
 
     @routes.get("/ui/runs")
-    def piece(request: Request, state: StateQuery = "", before: BeforeQuery = None, q: TextQuery = "") -> Response:
-        answer = show(request, "runs_live.html", state, before, q)
+    def piece(
+        request: Request, state: StateQuery = "", before: BeforeQuery = None, q: TextQuery = "", team: TeamQuery = ""
+    ) -> Response:
+        answer = show(request, "runs_live.html", state, before, q, team)
         if request.headers.get("hx-trigger") == "search":  # typed: the address follows, so that it can be kept
-            kept = urlencode({k: v for k, v in (("state", state), ("q", q.strip())) if v})
+            kept = urlencode({k: v for k, v in (("state", state), ("team", team), ("q", q.strip())) if v})
             answer.headers["HX-Replace-Url"] = f"/runs?{kept}" if kept else "/runs"
         return answer

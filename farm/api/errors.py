@@ -57,6 +57,12 @@ def not_found(what: str, where: str) -> ApiError:
     return ApiError(404, "not-found", f"There is no {what}. {where} lists what there is.")
 
 
+def sentence(refusal: Exception) -> str:
+    """What a rule says, as the beginning of a sentence."""
+    text = str(refusal)
+    return text[:1].upper() + text[1:]
+
+
 def body(code: str, message: str, detail: Any = None) -> dict[str, Any]:
     return {"error": {"code": code, "message": message, "detail": detail}}
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from farm.api.auth import needs
 from farm.api.context import Audit, Farm, Who
-from farm.api.errors import ApiError, not_found
+from farm.api.errors import ApiError, not_found, sentence
 from farm.api.json import encode
 from farm.store import people, teams, users
 from farm.store.people import LOGIN_CODE_LASTS, Role, Scope, TokenKind
@@ -64,10 +64,10 @@ def make_user(farm: Farm, note: Audit, new: NewUser) -> dict[str, Any]:
     """409 when there is one of that name."""
     now = farm.now()
     with farm.db.session() as session:
-        if users.find(session, new.name) is not None:
-            raise ApiError(409, "exists", f"There is a user {new.name!r} already: `farm users set` changes them.")
-        teams.ensure(session, new.team, now)
-        people.ensure_user(session, new.name, now, role=new.role, team=new.team)
+        try:
+            users.add(session, new.name, new.team, new.role, now)
+        except users.Exists as refusal:
+            raise ApiError(409, "exists", f"{sentence(refusal)}: `farm users set` changes them.") from None
         note.write(session, now, f"user {new.name}", team=new.team, role=new.role.value)
     return {"name": new.name}
 
@@ -84,7 +84,7 @@ def change_user(farm: Farm, note: Audit, name: PathName, change: UserChange) -> 
         try:
             changed = users.change(session, user, now, team=change.team, role=change.role, disabled=change.disabled)
         except users.LastAdmin as refusal:
-            raise ApiError(409, "last-admin", f"{refusal}.") from None
+            raise ApiError(409, "last-admin", f"{sentence(refusal)}.") from None
         note.write(session, now, f"user {name}", **changed)
     return {"name": name, "changed": changed}
 

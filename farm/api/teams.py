@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from farm.api.auth import needs
 from farm.api.context import Audit, Farm
-from farm.api.errors import ApiError, not_found
+from farm.api.errors import ApiError, not_found, sentence
 from farm.api.json import encode
 from farm.api.people import PathName
 from farm.store import teams
@@ -53,6 +53,6 @@ def remove_team(farm: Farm, note: Audit, name: PathName) -> dict[str, Any]:
             if not teams.remove(session, name):
                 raise not_found(f"team {name!r}", "`farm teams`")
         except teams.InUse as refusal:
-            raise ApiError(409, "in-use", f"{str(refusal)[:1].upper()}{str(refusal)[1:]}.") from None
+            raise ApiError(409, "in-use", f"{sentence(refusal)}.") from None
         note.write(session, now, f"team {name}")
     return {"name": name, "removed": True}

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from farm.api.auth import needs
 from farm.api.context import Audit, Farm, Who
-from farm.api.errors import ApiError, not_found
+from farm.api.errors import ApiError, not_found, sentence
 from farm.api.json import encode
 from farm.api.people import Name
 from farm.store import granting, people
@@ -52,7 +52,7 @@ def make_token(farm: Farm, who: Who, note: Audit, new: NewToken) -> dict[str, An
         with farm.db.session() as session:
             secret, ident = granting.make_token(session, who, wish, note, farm.now())
     except NotGranted as refusal:
-        raise ApiError(403, "not-granted", f"{str(refusal)[:1].upper()}{str(refusal)[1:]}.") from None
+        raise ApiError(403, "not-granted", f"{sentence(refusal)}.") from None
     return {"id": ident, "token": secret}
 
 

@@ -21,6 +21,10 @@ from farm.store.tables import Token, User
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}$"
 
 
+class Exists(ValueError):
+    """There is a user of that name already."""
+
+
 class LastAdmin(ValueError):
     """Nobody would be left who may look after people."""
 
@@ -57,6 +61,17 @@ def users(session: Session) -> list[UserInfo]:
 
 def find(session: Session, name: str) -> User | None:
     return session.scalar(select(User).where(User.name == name))
+
+
+def add(session: Session, name: str, team: str, role: Role, now: datetime) -> User:
+    """Make a user; they log in with what an admin hands them. Raises Exists."""
+    if find(session, name) is not None:
+        raise Exists(f"there is a user {name!r} already")
+    teams.ensure(session, team, now)
+    user = User(name=name, team=team, role=role.value, created_at=now)
+    session.add(user)
+    session.flush()
+    return user
 
 
 def change(

@@ -25,6 +25,7 @@ SAFE = ("GET", "HEAD")
 #: Writes that leave no line in the audit log, each with the reason.
 NOTHING_TO_NOTE = {
     "/api/runs/preview": "asks, changes nothing",
+    "/api/runs/check": "asks, changes nothing",
     "/api/leases/{lease_id}/heartbeat": "comes every few seconds; the grant and the end of a lease are noted",
     "/api/blobs/{sha256}": "bytes without a name; the manifest that names them is noted",
 }
