@@ -18,7 +18,7 @@ RESUMED = frozenset({Outcome.DEVICE_LOST, Outcome.INFRA_ERROR})
 #: Causes of a test's end that say nothing about the engine: such a test has not finished.
 NO_FAULT = frozenset({Outcome.DEVICE_LOST, Outcome.INFRA_ERROR, Outcome.CANCELLED, Outcome.DEPLOY_FAILED})
 #: Order of the classes: how much later than it came a job of this class counts as having come, seconds.
-HANDICAP_S = {"debug": 0.0, "pr": 900.0, "manual": 3600.0, "nightly": 12 * 3600.0}
+HANDICAP_S = {"debug": 0.0, "pr": 900.0, "manual": 3600.0, "nightly": 16 * 3600.0}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import random
 from datetime import timedelta
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farm.domain.devices import Availability
@@ -37,9 +37,19 @@ def test_a_class_goes_before_the_next_one_until_that_has_waited_long_enough() ->
     ranking = ["debug", "pr", "manual", "nightly"]
     for first, second in pairwise(ranking):
         patience = HANDICAP_S[second] - HANDICAP_S[first]
-        young, old = job(2, klass=second, age_s=patience - 1), job(2, klass=second, age_s=patience + 1)
+        young = job(2, klass=second, age_s=patience - 1, estimate_s=0.0)
+        old = job(2, klass=second, age_s=patience + 1, estimate_s=0.0)
         assert granted(plan(NOW, [device(1)], [young, job(1, klass=first)])[1]) == {1: 1}
         assert granted(plan(NOW, [device(1)], [old, job(1, klass=first)])[1]) == {2: 1}
+
+
+def test_the_longest_nightly_job_goes_before_its_like_and_after_what_people_wait_for() -> None:
+    short, long = job(1, klass="nightly", age_s=600, estimate_s=60.0), job(2, klass="nightly", estimate_s=3000.0)
+    assert granted(plan(NOW, [device(1)], [short, long])[1]) == {2: 1}
+    assert granted(plan(NOW, [device(1)], [long, job(3)])[1]) == {3: 1}
+    never_seen = job(4, klass="nightly")
+    assert granted(plan(NOW, [device(1)], [short, never_seen])[1]) == {4: 1}
+    assert granted(plan(NOW, [device(1)], [never_seen, job(3)])[1]) == {3: 1}
 
 
 def test_a_device_wanted_by_few_goes_to_those_few() -> None:
@@ -197,6 +207,7 @@ def test_every_job_starts_waits_or_gives_up(fleet: list[PlannedDevice], queue: l
     assert sorted(answered) == sorted(j.key for j in queue)
 
 
+@settings(max_examples=20)
 @given(st.sampled_from(list(HANDICAP_S)), st.booleans(), st.integers(0, 40))
 def test_nothing_starves_under_a_stream_of_debug_jobs(klass: str, own_team: bool, seed: int) -> None:
     """One device, a fresh debug job for it every 100 s, each taking 100 s: the patient job starts in bounded time."""

@@ -109,5 +109,5 @@ class FoldedAndFresh(RuleBasedStateMachine):
         assert queued + len(self.folded.later) == len(self.jobs)
 
 
-FoldedAndFresh.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+FoldedAndFresh.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 TestFoldedAndFresh = FoldedAndFresh.TestCase

@@ -4,7 +4,7 @@ Every waiting job has a *claim*, a moment in time; the earliest claim comes firs
 
     claim = min(max(queued, clock), queued + patience) + handicap + flexibility
 
-- `handicap` is what the class costs: a nightly job counts as having come half a day later than it did, so that the
+- `handicap` is what the class costs: a nightly job counts as having come so many hours later than it did that the
   nightly work is overtaken all evening and done by the morning.
 - `clock` is the *share clock* of the team's work of this class (start-time fair queueing: Goyal, Vin, Cheng 1996).
   A grant moves it on by the job's expected time divided by what the team is entitled to, so a team that floods the
@@ -33,8 +33,9 @@ _OTHER = "manual"
 PATIENCE_S = {"debug": 2 * 3600.0, "pr": 8 * 3600.0, "manual": 24 * 3600.0, "nightly": 48 * 3600.0}
 #: How much later a job that fits every device counts than one that fits a single one, seconds.
 FLEXIBILITY_S = {"debug": 60.0, "pr": 600.0, "manual": 3600.0, "nightly": 4 * 3600.0}
-#: How much earlier a job counts as queued, per second of its expected time (of at most `LENGTH_LIMIT_S`).
-LENGTH = {"debug": 0, "pr": 0, "manual": 0, "nightly": 12}
+#: How much earlier a job counts as queued, per second of its expected time (of at most `LENGTH_LIMIT_S`). All of it
+#: must stay well below the class's handicap: a long nightly job is still a nightly job.
+LENGTH = {"debug": 0, "pr": 0, "manual": 0, "nightly": 8}
 LENGTH_LIMIT_S = 3600.0
 #: How a team's share is divided between its classes while several of them wait.
 CLASS_WEIGHT = {"debug": 8.0, "pr": 4.0, "manual": 2.0, "nightly": 1.0}
