@@ -40,7 +40,6 @@ class Bar:
     colour: str
     word: str
     title: str
-    href: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ def _bar(span: Span, axis: drawing.Axis) -> Bar:
     lasting = "" if span.ended_at else " so far"
     title = f"{word}{who}: {took}{lasting}, from {words.exact(span.began_at)}"
     colour = _COLOURS.get(word if word == "reserved" else span.word, "warn")
-    return Bar(x, max(0.0, axis.percent(end) - x), colour, word, title, _href(span.holder))
+    return Bar(x, max(0.0, axis.percent(end) - x), colour, word, title)
 
 
 def _href(holder: str | None) -> str | None:

@@ -35,9 +35,9 @@ def test_spans_lie_where_they_were_and_say_how_long() -> None:
     assert [(bar.x, bar.width, bar.colour) for bar in adb.bars] == [(0.0, 50.0, "ok"), (50.0, 50.0, "warn")]
     assert adb.now == "unauthorized"
     assert health.now == "good"
-    assert [(bar.word, bar.colour, bar.href) for bar in held.bars] == [
-        ("held", "accent", "/attempts/7"),
-        ("reserved", "farm", None),
+    assert [(bar.word, bar.colour) for bar in held.bars] == [
+        ("held", "accent"),
+        ("reserved", "farm"),
     ]
     assert held.now == "reservation 2"
     assert "held by attempt 7: 20\u202fmin" in held.bars[0].title
