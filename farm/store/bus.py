@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -115,45 +116,52 @@ class Bus:
 
     async def subscribe(self, since_id: int | None = None) -> AsyncIterator[Change]:
         """Every change after `since_id` (None: from now on), in order, without end; cancel the iteration to leave."""
-        loop = asyncio.get_running_loop()
-        queue: asyncio.Queue[Change] = asyncio.Queue()
+        async for batch in self.batches(since_id):
+            for change in batch:
+                yield change
 
-        def deliver(changes: Sequence[Change]) -> None:
-            if queue.qsize() >= BACKLOG:
-                return  # too slow: the reader notices the gap by its ids and reads the table
-            for change in changes:
-                queue.put_nowait(change)
+    async def batches(self, since_id: int | None = None) -> AsyncIterator[list[Change]]:
+        """The same, everything that is there at a time: who takes them seldom is woken seldom."""
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        box: deque[Change] = deque(maxlen=BACKLOG)  # what falls out is noticed by its id, and read from the table
 
         def listener(changes: Sequence[Change]) -> None:
-            loop.call_soon_threadsafe(deliver, tuple(changes))
+            box.extend(changes)
+            if not ready.is_set():
+                loop.call_soon_threadsafe(ready.set)
 
         await asyncio.to_thread(self.listen, listener)
         try:
             last = since_id
             if last is not None:
-                async for change in self._replay(last):
-                    last = change.id
-                    yield change
+                async for page in self._replay(last):
+                    last = page[-1].id
+                    yield page
             while True:
-                change = await queue.get()
-                if last is not None and change.id <= last:
+                await ready.wait()
+                ready.clear()  # before the box is emptied: what comes from here on sets it again
+                found = sorted((box.popleft() for _ in range(len(box))), key=lambda change: change.id)
+                batch = [change for change in found if last is None or change.id > last]
+                if not batch:
                     continue
-                if last is not None and change.id > last + 1:
-                    async for missed in self._replay(last):
-                        last = missed.id
-                        yield missed
-                    if change.id <= last:
-                        continue
-                last = change.id
-                yield change
+                if last is not None and batch[-1].id - last > len({change.id for change in batch}):
+                    async for page in self._replay(last):
+                        last = page[-1].id
+                        yield page
+                    batch = [change for change in batch if change.id > last]
+                if batch:
+                    last = batch[-1].id
+                    yield batch
         finally:
             self.unlisten(listener)
 
-    async def _replay(self, since_id: int) -> AsyncIterator[Change]:
+    async def _replay(self, since_id: int) -> AsyncIterator[list[Change]]:
+        """Older changes from the table, a page at a time; none that is empty."""
         while True:
-            page = await asyncio.to_thread(self._load, since_id)
-            for change in page:
-                yield change
+            page = list(await asyncio.to_thread(self._load, since_id))
+            if page:
+                yield page
             if len(page) < PAGE:
                 return
             since_id = page[-1].id
