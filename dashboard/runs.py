@@ -73,6 +73,7 @@ def add(routes: APIRouter, house: House) -> None:
                 (row, signs.of_run(row.state, row.outcome, row.cancel_at is not None), devices_words(row))
                 for row in found.rows
             ],
+            "searched": reads.SEARCHED,
             "devices": devices,
             "state": state,
             "q": q,

@@ -174,6 +174,9 @@ def test_runs_are_searched_while_one_types(site: Site) -> None:
         "href", "/runs?state=queued&q=slower+on+pur"
     )
     page.keyboard.press("Control+A")
+    page.keyboard.type("oriole")  # a device alone
+    expect(page.locator(".empty")).to_contain_text("No run found")
+    page.keyboard.press("Control+A")
     page.keyboard.press("Delete")
     expect(page.locator("h1")).to_have_text("Runs")
     expect(page).to_have_url(re.compile(r"/runs\?state=ended$"))
