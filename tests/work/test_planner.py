@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 
 from farm.domain.devices import STALE_AFTER
 from farm.domain.leases import HEARTBEAT
-from farm.store import leases, tables
+from farm.store import holds, leases, reservations, tables
+from farm.store import queue as store_queue
 from farm.store.artifacts import ArtifactStore
 from farm.store.db import Database
 from farm.work.planner import Planner
@@ -171,6 +172,75 @@ def test_the_loop_wakes_when_a_run_is_submitted_and_when_a_device_becomes_free(f
         eventually(lambda: queue.attempts == [1, 2])
     finally:
         planner.stop()
+
+
+def test_the_running_planner_follows_what_it_hears_of_and_agrees_with_the_rows(farm: Database) -> None:
+    """Submit, cancel, hold, lift, quota, a reservation, a device that ends: nothing is read anew in between."""
+    queue = Queue()
+    planner = Planner(farm, SETTINGS, queue)
+    with farm.session() as session:
+        for row in session.scalars(select(tables.Device)):
+            row.seen_at = farm.now(session) + timedelta(hours=1)  # nobody keeps them fresh here
+    planner.start()
+    try:
+        hold(farm, "farm", "")
+        first = start_run(farm)
+        eventually(lambda: all("held" in (j.wait_reason or "") for j in jobs(farm)))
+        assert queue.attempts == []
+        cancel(farm, first, "ada")
+        start_run(farm, mode="any", klass="nightly")
+        with farm.session() as session:
+            wish = reservations.Wish("name=d1", timedelta(hours=1), "bob", "default")
+            reservations.request(session, wish, farm.now(session))
+        with farm.session() as session:
+            holds.lift(session, "farm", "", "ada", farm.now(session))
+        eventually(lambda: queue.attempts == [1])
+        eventually(lambda: held(farm) == {"attempt:1", "reservation:1"})
+        start_run(farm, selector="name=d2")
+        eventually(lambda: "d2 is running (attempt:1)" in (jobs(farm)[-1].wait_reason or ""))
+        eventually(lambda: jobs(farm)[-1].first_estimated_start_at is not None)
+        with farm.read() as session:
+            found, _ = store_queue.index(session, farm.now(session))
+        assert planner._mirror.index.jobs == found.jobs
+    finally:
+        planner.stop()
+
+
+def held(db: Database) -> set[str]:
+    with db.read() as session:
+        return {lease.holder for lease in leases.open_leases(session)}
+
+
+def hold(db: Database, scope: str, ref: str) -> None:
+    with db.session() as session:
+        holds.place(session, scope, ref, "new cable", "ada", db.now(session))
+
+
+def test_a_reservation_is_planned_before_the_jobs_that_came_with_it(farm: Database) -> None:
+    start_run(farm, selector="name=d1")
+    with farm.session() as session:
+        wish = reservations.Wish("name=d1", timedelta(hours=1), "bob", "default")
+        _, lease = reservations.request(session, wish, farm.now(session))
+    assert lease is None
+    Planner(farm, SETTINGS, Queue()).once()
+    assert held(farm) == {"reservation:1"}
+
+
+def test_only_so_many_reasons_are_written_and_each_once(farm: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("farm.work.planner.REASONS", 3)
+    hold(farm, "farm", "")
+    for _ in range(4):
+        start_run(farm, mode="any")
+    planner = Planner(farm, SETTINGS, Queue())
+    planner.once()
+    told = [j.wait_reason or "" for j in jobs(farm)]
+    assert [words.split(":")[0] for words in told[:3]] == [f"position {n} of 4" for n in (1, 2, 3)]
+    assert told[3] == "waits for the planner"
+    with farm.read() as session:
+        before = len(session.scalars(select(tables.Change)).all())
+    planner.once()
+    with farm.read() as session:
+        assert len(session.scalars(select(tables.Change)).all()) == before
 
 
 def test_many_planners_at_once_start_every_job_once_and_no_device_twice(farm: Database) -> None:
