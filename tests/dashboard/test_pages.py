@@ -25,6 +25,7 @@ PAGES = {
     "running run": "/runs/9",
     "queued run": "/runs/10",
     "cancelled run": "/runs/8",
+    "waiting job": "/jobs/26",
     "attempt": "/attempts/17",
     "lost attempt": "/attempts/21",
     "live attempt": "/attempts/23?log=logcat",
