@@ -196,6 +196,7 @@ def add(routes: APIRouter, house: House) -> None:
             mode="any" if mode == "any" else "each",
             created_by=viewer.name,
             team=viewer.team,
+            token_id=house.context.principal(request).root_id,
             idempotency_key=key or None,
         )
         try:

@@ -21,6 +21,7 @@ from farm.store.people import Scope
 from farm.store.reads import runs as reads
 from farm.store.reads.runs import JobRow, RunDetail
 from farm.store.reads.tries import AttemptRow
+from farm.store.tables import Run
 
 RunId = Annotated[int, Path(ge=1, le=MAX_ID)]
 
@@ -120,6 +121,13 @@ def add(routes: APIRouter, house: House) -> None:
             raise gone("run", run_id, ("/runs", "to the runs"))
         return house.page(request, template, {**view(found), "may": house.may_submit(viewer)}, viewer=viewer)
 
+    def refuse_other_teams(request: Request, run_id: int) -> None:
+        with house.context.db.read() as session:
+            found = session.get(Run, run_id)
+        if found is not None and not house.context.principal(request).may_act_for(found.team):
+            why = "They or an operator may do that."
+            raise PageError(403, f"Run {run_id} is team {found.team}'s", why, _back(run_id))
+
     @routes.get("/runs/{run_id:int}")
     def page(request: Request, run_id: RunId) -> Response:
         return show(request, "run.html", run_id)
@@ -134,6 +142,7 @@ def add(routes: APIRouter, house: House) -> None:
 
         viewer = house.viewer(request)
         house.context.note(request).target = f"run {run_id}"
+        refuse_other_teams(request, run_id)
         try:
             submit.cancel(house.context.db, run_id, viewer.name)
         except submit.Refused as refusal:
@@ -146,6 +155,7 @@ def add(routes: APIRouter, house: House) -> None:
 
         viewer = house.viewer(request)
         note = house.context.note(request)
+        refuse_other_teams(request, run_id)
         try:
             again = submit.rerun_failed(house.context.db, run_id, viewer.name)
         except submit.Refused as refusal:

@@ -22,14 +22,17 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from sqlalchemy import func, select
 
-from farm.api.context import Context, Farm
+from farm.api.context import Context, Farm, Who
 from farm.api.errors import ApiError
 from farm.api.json import encode
+from farm.store import people
 from farm.store.bus import Bus, Change
+from farm.store.people import Principal
 from farm.store.tables import Change as ChangeTable
 
 router = APIRouter(prefix="/api", tags=["events"])
 
+#: Seconds between signs of life; as often it is asked whether the token that the stream came with still stands.
 KEEP_ALIVE_S = 10.0
 #: What changes within so long is sent in one piece: many pages that watch much then cost little.
 TOGETHER_S = 0.02
@@ -44,6 +47,7 @@ MAX_ID = 2**63 - 1
 async def events(
     request: Request,
     farm: Farm,
+    who: Who,
     topics: Annotated[str, Query(max_length=200, description="only these, comma-separated; empty: all")] = "",
     run: Annotated[int | None, Query(ge=1, le=MAX_ID, description="only changes of this run")] = None,
     last_event_id: Annotated[str | None, Header(max_length=40)] = None,
@@ -61,6 +65,7 @@ async def events(
         lambda change: (not wanted or change.topic in wanted) and (run is None or change.run_id == run),
         cast(asyncio.Event, request.app.state.stopping),
         streams,
+        lambda: _stands(farm, who),
     )
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(body, media_type="text/event-stream", headers=headers)
@@ -79,6 +84,11 @@ def _start(farm: Context, last_event_id: str | None) -> tuple[int, bool]:
     return (newest, True) if lost else (since, False)
 
 
+def _stands(farm: Context, who: Principal) -> bool:
+    with farm.db.read() as session:
+        return people.stands(session, who.token_id, farm.now())
+
+
 async def _stream(
     bus: Bus,
     since: int,
@@ -86,6 +96,7 @@ async def _stream(
     wanted: Callable[[Change], bool],
     stopping: asyncio.Event,
     streams: set[object],
+    stands: Callable[[], bool],
 ) -> AsyncIterator[str]:
     changes = bus.batches(since)
     mark = object()
@@ -93,12 +104,17 @@ async def _stream(
     pending = asyncio.ensure_future(anext(changes))
     stopped = asyncio.ensure_future(stopping.wait())
     until = time.monotonic() + LIFE_S
+    ask_again = time.monotonic() + KEEP_ALIVE_S
     try:
         yield f'retry: 2000\nid: {since}\nevent: {"reset" if lost else "hello"}\ndata: {{"id": {since}}}\n\n'
         while time.monotonic() < until:
             done, _ = await asyncio.wait({pending, stopped}, timeout=KEEP_ALIVE_S, return_when=asyncio.FIRST_COMPLETED)
             if stopped in done:
                 return
+            if time.monotonic() >= ask_again:
+                if not await asyncio.to_thread(stands):
+                    return
+                ask_again = time.monotonic() + KEEP_ALIVE_S
             if pending not in done:
                 yield ": still here\n\n"
                 continue

@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from sqlalchemy import select
 
 from farm.api.auth import needs
-from farm.api.context import Audit, Farm, Who
-from farm.api.errors import not_found
+from farm.api.context import Audit, Context, Farm, Who
+from farm.api.errors import ApiError, not_found
 from farm.api.json import encode
 from farm.domain.selectors import words_of
-from farm.store.people import Scope
+from farm.store.people import Principal, Scope
 from farm.store.reads import results
 from farm.store.reads import runs as reads
 from farm.store.tables import Attempt, Job, Run
@@ -129,7 +129,7 @@ def _request(new: NewRun, who: Who, idempotency_key: str | None) -> door.RunRequ
         params=new.params,
         created_by=who.name,
         team=who.team,
-        token_id=who.token_id,
+        token_id=who.root_id,  # sessions count as the token that they were begun with
         idempotency_key=idempotency_key,
     )
 
@@ -176,6 +176,7 @@ def show_measurements(farm: Farm, run_id: RunId) -> dict[str, Any]:
 )
 def cancel(farm: Farm, who: Who, note: Audit, run_id: RunId) -> dict[str, Any]:
     """What waits ends at once; what runs is stopped, its evidence collected and its device cleaned first."""
+    _refuse_other_teams(farm, who, run_id)
     door.cancel(farm.db, run_id, who.name)
     note.target = f"run {run_id}"
     return {"id": run_id, "cancelling": True}
@@ -189,6 +190,15 @@ def cancel(farm: Farm, who: Who, note: Audit, run_id: RunId) -> dict[str, Any]:
 )
 def rerun(farm: Farm, who: Who, note: Audit, run_id: RunId) -> dict[str, Any]:
     """A new run of the jobs that did not pass."""
+    _refuse_other_teams(farm, who, run_id)
     new_id = door.rerun_failed(farm.db, run_id, who.name)
     note.target, note.detail = f"run {new_id}", {"of": run_id}
     return {"id": new_id, "path": f"/runs/{new_id}"}
+
+
+def _refuse_other_teams(farm: Context, who: Principal, run_id: int) -> None:
+    """Raises 403 when the run is another team's; one that is not there is somebody else's refusal."""
+    with farm.db.read() as session:
+        run = session.get(Run, run_id)
+    if run is not None and not who.may_act_for(run.team):
+        raise ApiError(403, "other-team", f"Run {run_id} is team {run.team!r}'s: they or an operator may do that.")

@@ -46,7 +46,7 @@ def list_tokens(
 @router.post("", summary="Make a token", status_code=201, dependencies=[needs(Scope.READ, "token.create")])
 def make_token(farm: Farm, who: Who, note: Audit, new: NewToken) -> dict[str, Any]:
     """The secret stands in this answer and nowhere else. 403 when it would have more than the token or session that it
-    is made with: scopes, quota and time are inherited as limits."""
+    is made with; it ends no later than that token."""
     wish = Wish(new.name, new.scopes, new.user, new.team, new.days, Quota(new.max_devices, new.max_waiting))
     try:
         with farm.db.session() as session:

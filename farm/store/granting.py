@@ -1,7 +1,8 @@
 """Making and ending tokens on somebody's behalf: nobody gives more than they have.
 
-A token has at most the scopes, quota, team and time of the one that it was made with. An admin makes them for others as
-well, for whom the same holds with that user's role. API and pages both come through here.
+A token has at most the scopes, team and time of the one that it was made with, and one with a quota makes none. An
+admin makes them for others as well, for whom the same holds with that user's role. API and pages both come through
+here.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Wish:
 
 def make_token(session: Session, who: Principal, wish: Wish, note: Note, now: datetime) -> tuple[str, int]:
     """(secret, id) of a new token; the secret is not kept. Raises NotGranted."""
+    if who.quota != NO_QUOTA:
+        raise NotGranted("a token with a quota makes no other: each new one would have the quota once more")
     missing = sorted(scope.value for scope in wish.scopes if not who.may(scope))
     if missing:
         has = ", ".join(sorted(who.scopes)) or "none"
@@ -56,7 +59,7 @@ def make_token(session: Session, who: Principal, wish: Wish, note: Note, now: da
         lasts=timedelta(days=wish.days) if wish.days is not None else None,
         until=people.stands_until(session, who),
         team=team,
-        quota=wish.quota.within(who.quota),
+        quota=wish.quota,
     )
     scopes = sorted(scope.value for scope in wish.scopes)
     note.write(session, now, f"token {ident}", user=user.name, name=wish.name, scopes=scopes, team=team, days=wish.days)

@@ -78,10 +78,6 @@ class Quota:
     max_devices: int | None = None  # held
     max_waiting: int | None = None  # jobs that wait
 
-    def within(self, other: Quota) -> Quota:
-        """The narrower of both, figure by figure."""
-        return Quota(_least(self.max_devices, other.max_devices), _least(self.max_waiting, other.max_waiting))
-
 
 NO_QUOTA = Quota()
 
@@ -103,6 +99,10 @@ class Principal:
 
     def may(self, scope: Scope) -> bool:
         return scope.value in self.scopes or Scope.ADMIN.value in self.scopes
+
+    def may_act_for(self, team: str) -> bool:
+        """Whether they may cancel or repeat what `team` has queued: their own, or as an operator anybody's."""
+        return team == self.team or self.may(Scope.OPERATE)
 
     @property
     def root_id(self) -> int:
@@ -273,6 +273,18 @@ def without_token(user: User, kind: str) -> Principal:
     return Principal(user.id, user.name, user.team, user.role, role_scopes(user.role), NO_TOKEN, kind)
 
 
+def stands(session: Session, token_id: int, now: datetime) -> bool:
+    """Whether a token or session that was let in still would be: for what stays open for long."""
+    row = session.execute(
+        select(Token.revoked_at, Token.expires_at, User.disabled_at)
+        .join(User, User.id == Token.user_id)
+        .where(Token.id == token_id)
+    ).first()
+    if row is None or row.revoked_at is not None or row.disabled_at is not None:
+        return False
+    return row.expires_at is None or now < row.expires_at
+
+
 def touch_token(session: Session, token_id: int, now: datetime) -> None:
     """Note that the token was used."""
     session.execute(update(Token).where(Token.id == token_id).values(used_at=now))
@@ -331,7 +343,3 @@ def prune(session: Session, now: datetime) -> None:
             or_(Token.expires_at < old, Token.revoked_at < old),
         )
     )
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    return min((figure for figure in (one, other) if figure is not None), default=None)

@@ -123,6 +123,30 @@ def test_runs_are_listed_by_team(served: Served) -> None:
     assert other not in [run["id"] for run in shown]
 
 
+def test_a_run_is_cancelled_and_repeated_by_its_team_or_an_operator(served: Served) -> None:
+    run, _ = an_attempt(served)
+    with served.farm.db.session() as session:
+        session.get_one(t.Run, run).team = "vision"
+    ann, op = token_of(served, "ida", "read", "submit"), token_of(served, "jon", "read", "submit", "operate")
+    own = token_of(served, "kim", "read", "submit", team="vision")
+    for action in ("cancel", "rerun"):
+        answer = served.ask("POST", f"/api/runs/{run}/{action}", token=ann)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "other-team")
+    assert served.ask("POST", f"/api/runs/{run}/cancel", token=own).status_code == 202
+    assert served.ask("POST", f"/api/runs/{run}/cancel", token=op).status_code in (202, 422)
+
+
+def test_a_live_stream_ends_with_its_token(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("farm.api.events.KEEP_ALIVE_S", 0.1)
+    made = served.ask("POST", "/api/tokens", json={"name": "watch", "scopes": ["read"]}).json()
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    with served.client.stream("GET", "/api/events", headers=headers) as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == "retry: 2000"
+        assert served.ask("DELETE", f"/api/tokens/{made['id']}").status_code == 200
+        assert list(lines)[-1] == "", "it ends, instead of going on for a quarter of an hour"
+
+
 def test_what_is_done_is_noted_with_who_and_from_where(served: Served) -> None:
     an_attempt(served)
     run, _ = an_attempt(served)

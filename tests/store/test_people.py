@@ -68,25 +68,42 @@ def test_a_token_never_has_more_than_its_maker(db: Database, role: Role, held: s
             assert all(who.may(scope) for scope in Scope if made.may(scope))
 
 
-def test_a_token_lives_no_longer_and_holds_no_more_devices_than_the_one_it_was_made_with(db: Database) -> None:
+def test_a_token_lives_no_longer_than_the_one_that_it_was_made_with(db: Database) -> None:
     with db.session() as session:
-        who = log_in(session, "bot", Role.MEMBER, lasts=3 * DAY, quota=Quota(max_devices=2))
+        who = log_in(session, "bot", Role.MEMBER, lasts=3 * DAY)
         made = make(session, who, Scope.READ, days=30, quota=Quota(max_devices=9, max_waiting=5))
         assert session.get_one(Token, made.token_id).expires_at == NOW + 3 * DAY
-        assert made.quota == Quota(max_devices=2, max_waiting=5)
-        unbounded = make(session, who, Scope.READ)
-        assert session.get_one(Token, unbounded.token_id).expires_at == NOW + 3 * DAY
-        assert unbounded.quota == Quota(max_devices=2)
+        assert made.quota == Quota(max_devices=9, max_waiting=5)
+        assert session.get_one(Token, make(session, who, Scope.READ).token_id).expires_at == NOW + 3 * DAY
+
+
+def test_a_token_with_a_quota_does_not_multiply_it(db: Database) -> None:
+    with db.session() as session:
+        for quota in (Quota(max_devices=2), Quota(max_waiting=2)):
+            who = log_in(session, "bot", Role.MEMBER, quota=quota)
+            with pytest.raises(NotGranted, match="the quota once more"):
+                make(session, who, Scope.READ, quota=quota)
+
+
+def test_what_stays_open_is_asked_whether_it_still_may(db: Database) -> None:
+    with db.session() as session:
+        user = people.ensure_user(session, "ann", NOW)
+        _, ident = people.add_token(session, user.id, "t", [Scope.READ], NOW, lasts=DAY)
+        assert people.stands(session, ident, NOW)
+        assert not people.stands(session, ident, NOW + DAY)
+        people.revoke(session, ident, NOW)
+        assert not people.stands(session, ident, NOW)
+        assert not people.stands(session, 4711, NOW)
 
 
 def test_a_session_is_as_narrow_and_as_short_as_the_token_that_it_was_begun_with(db: Database) -> None:
     with db.session() as session:
-        who = log_in(session, "bot", Role.MEMBER, Scope.READ, lasts=DAY, quota=Quota(1), team="guests")
+        who = log_in(session, "bot", Role.MEMBER, Scope.READ, lasts=DAY, team="guests")
         secret, ident = people.derive_token(session, who, "browser", NOW, TokenKind.SESSION, 14 * DAY)
         seen = people.identify(session, secret, NOW, kinds=(TokenKind.SESSION,))
         assert seen is not None
         assert seen.scopes == {"read"}
-        assert (seen.team, seen.quota, seen.root_id) == ("guests", Quota(1), who.token_id)
+        assert (seen.team, seen.root_id) == ("guests", who.token_id)
         assert session.get_one(Token, ident).expires_at == NOW + DAY
         made = make(session, seen, Scope.READ)
         assert session.get_one(Token, made.token_id).expires_at == NOW + DAY, "nor by the way through a browser"
