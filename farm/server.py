@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
         if options.no_agent:
             refuse_sqlite(settings, "farm server")
         settings.state.mkdir(parents=True, exist_ok=True)
-        with _lock(settings.state / "server.lock"), _listen(settings) as listener:
+        with lock(settings.state / "server.lock"), _listen(settings) as listener:
             serve(settings, listener, agent=not options.no_agent)
     except (SettingsError, AlreadyRunning) as error:
         print(f"farm: {error}", file=sys.stderr)
@@ -128,7 +128,8 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _lock(path: Path) -> IO[str]:
+def lock(path: Path) -> IO[str]:
+    """The lock of a state folder, for as long as the file is open. Raises AlreadyRunning."""
     file = path.open("a")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

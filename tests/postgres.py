@@ -44,8 +44,9 @@ PASSWORD = "farm"  # reachable from this machine alone, for as long as the tests
 class PostgresServer:
     """One server in one folder. `restart`, `kill`, `pause`, `resume` are for tests of what happens then."""
 
-    def __init__(self, address: str = "127.0.0.1", settings: Mapping[str, str] | None = None) -> None:
-        self.address = address
+    def __init__(self, listen: str = "127.0.0.1", settings: Mapping[str, str] | None = None) -> None:
+        """`listen`: "*" also takes connections from hosts in network namespaces of their own."""
+        self.address, self._listen = "127.0.0.1", listen
         self.folder = Path(tempfile.mkdtemp(prefix="fpg-"))
         self._settings = {**SETTINGS, **(settings or {})}
         self._number = count(1)
@@ -53,7 +54,7 @@ class PostgresServer:
         self._template: str | None = None
         self._account = _account()
         with socket.socket() as probe:
-            probe.bind((address, 0))
+            probe.bind((self.address, 0))
             self.port = int(probe.getsockname()[1])
         self._init()
         self.start()
@@ -147,10 +148,10 @@ class PostgresServer:
         )
         assert made.returncode == 0, made.stderr
         with (self.folder / "data" / "postgresql.conf").open("a") as file:
-            file.write(f"listen_addresses = '{self.address}'\nport = {self.port}\n")
+            file.write(f"listen_addresses = '{self._listen}'\nport = {self.port}\n")
             file.write("unix_socket_directories = ''\n")
             file.writelines(f"{key} = {value}\n" for key, value in self._settings.items())
-        if self.address != "127.0.0.1":  # hosts in network namespaces of their own come from other addresses
+        if self._listen != self.address:  # hosts in network namespaces of their own come from other addresses
             with (self.folder / "data" / "pg_hba.conf").open("a") as file:
                 file.write("host all all samenet scram-sha-256\n")
 

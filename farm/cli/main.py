@@ -23,6 +23,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "down": ("down", "Stop the farm on this machine."),
     "server": ("server", "A server of a farm of several processes (PostgreSQL)."),
     "agent": ("agent", "The work of one host of such a farm."),
+    "backup": ("backup", "The whole farm into one file, while it works."),
+    "restore": ("restore", "An empty farm out of such a file."),
     "login": ("login", "Log in: a link for a browser, or a token for this command line."),
     "whoami": ("whoami", "Which farm, as whom, with what rights."),
     "devices": ("devices", "Devices, and whether they can be used now."),

@@ -83,6 +83,13 @@ class Database:
         with Session(self.engine, expire_on_commit=False, autoflush=False) as session:
             yield session  # closing rolls back, and leaves the rows that were read usable
 
+    @contextmanager
+    def snapshot(self) -> Iterator[Session]:
+        """A read-only view in which every statement sees the same moment, however long it takes."""
+        engine = self.engine if self.is_sqlite else self.engine.execution_options(isolation_level="REPEATABLE READ")
+        with Session(engine, expire_on_commit=False, autoflush=False) as session:
+            yield session
+
     def migrate(self) -> None:
         """Bring the schema up to date; creates it in an empty database. Safe to repeat."""
         from farm.store.migrations import upgrade  # alembic takes 0.1 s to import: only where it is needed

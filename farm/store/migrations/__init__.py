@@ -29,10 +29,10 @@ def config(connection: Connection | None = None) -> Config:
 
 def upgrade(connection: Connection, revision: str = "head") -> None:
     """Apply every revision that is missing, in one transaction; the log says which."""
-    before = _revision(connection)
+    before = revision_of(connection)
     command.upgrade(config(connection), revision)
     connection.commit()
-    after = _revision(connection)
+    after = revision_of(connection)
     if after != before:
         steps = reversed(
             list(ScriptDirectory.from_config(config()).iterate_revisions(after or "base", before or "base"))
@@ -43,8 +43,9 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
 
 def is_current(connection: Connection) -> bool:
     """Whether the database has exactly the newest revision."""
-    return _revision(connection) == ScriptDirectory.from_config(config()).get_current_head()
+    return revision_of(connection) == ScriptDirectory.from_config(config()).get_current_head()
 
 
-def _revision(connection: Connection) -> str | None:
+def revision_of(connection: Connection) -> str | None:
+    """The revision that the database has; None: it is empty."""
     return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
