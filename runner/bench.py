@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from farm.adb.device import Device
+from farm.domain.measurements import Measurement
 from runner.engines.base import BundleOnDevice
 from runner.reporter import Reporter
 from runner.spec import DeviceSpec, SpecError
 
-if TYPE_CHECKING:
-    from runner.measure import Measure
-
 #: How long an engine may say nothing; engines that write events say something at least every second.
 ENGINE_SILENCE_S = 20.0
+
+
+class Measuring(Protocol):
+    """What engine and hooks need of the measuring of a test (`runner.measure`)."""
+
+    @property
+    def recorded(self) -> list[Measurement]: ...
+    def begin(self) -> None: ...
+    def iteration(self, number: int) -> None: ...
+    def end(self) -> None: ...
+    def finish(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -33,7 +42,7 @@ class Bench:
     engine_silence_s: float = ENGINE_SILENCE_S
     sandboxed: bool = True
     test: str | None = None
-    measure: Measure | None = None
+    measure: Measuring | None = None
     peaks: dict[str, tuple[str, float]] = field(default_factory=dict)  # figure of this test -> unit, worst value
 
     @property

@@ -33,7 +33,6 @@ from runner.fixtures import BENCH
 from runner.gate import Gate
 from runner.heat import Heat
 from runner.journal import FileJournal
-from runner.plugin import pack_of
 from runner.records import Records
 from runner.reporter import DeskReporter, Reporter, SocketReporter, desk_journal
 from runner.service import Service
@@ -115,7 +114,7 @@ class Desk:
         self._heat = Heat(own, taken.spec.serial, reporter.record)
         self._heat.start()
         arguments = [Path(argument.split("::")[0]).absolute() for argument in self._config.args]
-        pack = next((found for path in arguments if (found := pack_of(path))), self._config.rootpath)
+        pack = next((found for path in arguments if (found := _pack_of(path))), self._config.rootpath)
         self._config.pluginmanager.register(Records(bench, pack, None, ()), "farm_records")
 
     def _say(self, words: str) -> None:
@@ -171,6 +170,14 @@ class Desk:
         if kept.is_dir() and self.path.name:
             shutil.copytree(kept, self.path.with_name(self.path.stem + "-artifacts"), dirs_exist_ok=True)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _pack_of(start: Path) -> Path | None:
+    """The nearest folder above (or at) `start` that holds suite.yaml."""
+    for folder in (start, *start.parents):
+        if (folder / "suite.yaml").is_file():
+            return folder
+    return None
 
 
 def _bundle_folder(config: pytest.Config) -> Path:

@@ -20,15 +20,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from farm.adb.errors import AdbError, DeviceUnavailable
 from farm.domain.measurements import Better, Mark, Measurement
 from farm.evidence import pressure, throttling
+from runner.bench import Bench
 from runner.engines.base import EngineResult, Figure
-
-if TYPE_CHECKING:
-    from runner.bench import Bench
 
 #: Share of the time in which somebody on the host waited for a CPU, from which a sample counts as disturbed.
 DISTURBED_SHARE = 0.25

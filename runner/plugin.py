@@ -9,7 +9,6 @@ markers. It does nothing until there is a device: in the farm's sandbox (the var
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -90,11 +89,3 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     from runner import pool
 
     return max(1, pool.count(str(config.getoption("--device"))))
-
-
-def pack_of(start: Path) -> Path | None:
-    """The nearest folder above (or at) `start` that holds suite.yaml."""
-    for folder in (start, *start.parents):
-        if (folder / "suite.yaml").is_file():
-            return folder
-    return None
