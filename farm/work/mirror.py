@@ -61,17 +61,21 @@ class Mirror:
         self.arrived |= {key for key, job in self.index.jobs.items() if before.get(key) != job}
 
     def catch_up(self, session: Session, now: datetime, heard: Heard) -> None:
-        """Take in what was heard of, and every device: silence, heat and charge change without a word."""
+        """Take in what was heard of, and every device: silence, heat and charge change without a word.
+
+        While nothing waits nobody asks how the devices are.
+        """
         if heard.everything:
             self.rebuild(session, now)
             return
         self.index.update(TimePassed(), now)
-        self._devices(session, now)
         if heard.jobs or heard.runs:
             self._jobs(session, now, heard)
         if heard.reservations:
             known = {key: job for key, job in self.index.jobs.items() if key[0] == "reservation"}
             self._replace(known, queue.waiting_reservations(session, now, self._quotas), now)
+        if self.index.jobs:
+            self._devices(session, now)
 
     def _devices(self, session: Session, now: datetime) -> None:
         seen = queue.planned_devices(session, now, self._quotas)

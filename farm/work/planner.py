@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -36,6 +37,10 @@ log = logging.getLogger(__name__)
 
 #: The reasons of so many who come next are written down; the others' are told when asked for (`farm why`).
 REASONS = 200
+#: Ends of leases and silent hosts are looked for at most so often, seconds.
+WATCH_S = 0.25
+#: While nothing waits, changes are taken in at most so often, seconds.
+TOGETHER_S = 0.02
 #: Everything is read anew so often, seconds: what was missed is found then.
 REBUILD_S = 60.0
 #: Starts are foretold at most so often, seconds, and so many steps ahead.
@@ -57,6 +62,7 @@ class Planner:
         self._mirror = Mirror(self._since)
         self._told: dict[scheduling.Key, str] = {}  # reasons as last written
         self._silent: dict[str, bool] = {}  # by host, as last announced
+        self._watched_at = float("-inf")
         self._built_at = self._foretold_at = datetime.min.replace(tzinfo=self._since.tzinfo)
 
     def start(self) -> None:
@@ -94,6 +100,8 @@ class Planner:
                 self._doubt()
                 self._stopping.wait(0.5)
             self._wake.wait(self._settings.planner_tick_s)
+            if not self._mirror.index.jobs:  # nobody waits: what changes within a moment is taken in together
+                self._stopping.wait(TOGETHER_S)
             self._wake.clear()
 
     def once(self) -> scheduling.Decisions:
@@ -103,10 +111,12 @@ class Planner:
 
     def _pass(self) -> scheduling.Decisions:
         """Expire leases, take in what changed, decide, carry it out, write down why the rest waits."""
-        self._watch_hosts()
-        self._expire()
         with self._lock:
             heard, self._heard = self._heard, Heard()
+        if heard.everything or time.monotonic() - self._watched_at >= WATCH_S:
+            self._watched_at = time.monotonic()
+            self._watch_hosts()
+            self._expire()
         with self._db.read() as session:
             now = self._db.now(session)
             heard.everything |= now - self._built_at >= timedelta(seconds=REBUILD_S)
