@@ -48,6 +48,9 @@ class NewRun(BaseModel):
         default_factory=dict, description="variables of the engine's process by device name or serial; `*`: all"
     )
     params: dict[str, Any] = Field(default_factory=dict, description="parameters handed to the suites")
+    confirm: bool = Field(
+        default=False, description="run what the engine failed at once more, on a second device of the model"
+    )
 
     @field_validator("env")
     @classmethod
@@ -127,6 +130,7 @@ def _request(new: NewRun, who: Who, idempotency_key: str | None) -> door.RunRequ
         tests=tuple(new.tests) if new.tests is not None else None,
         env=new.env,
         params=new.params,
+        confirm=new.confirm,
         created_by=who.name,
         team=who.team,
         token_id=who.root_id,  # sessions count as the token that they were begun with

@@ -32,6 +32,7 @@ DEFAULT_WAIT_S = 4 * 3600
 @click.option("--test", "tests", multiple=True, metavar="ID", help="Only this test; repeatable.")
 @click.option("--env", "env", multiple=True, metavar="[DEVICE:]KEY=VALUE", help="Variable of the engine; repeatable.")
 @click.option("--class", "klass", type=click.Choice(["debug", "pr", "manual", "nightly"]), default="manual")
+@click.option("--confirm", is_flag=True, help="Run what fails again on a second device of the model.")
 @click.option("--title", help="What the run is called.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait for the end and exit accordingly.")
 @click.option("--timeout", type=click.FloatRange(0), default=DEFAULT_WAIT_S, metavar="SECONDS", help="Longest wait.")
@@ -46,6 +47,7 @@ def command(
     tests: tuple[str, ...],
     env: tuple[str, ...],
     klass: str,
+    confirm: bool,
     title: str | None,
     wait: bool,
     timeout: float,
@@ -64,6 +66,7 @@ def command(
         "title": title,
         "mode": "shard" if shards else "any" if any_device else "each",
         **({"shards": shards} if shards else {}),
+        "confirm": confirm,
         "tests": list(tests) or None,
         "env": parse_env(env),
     }

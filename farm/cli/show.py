@@ -60,6 +60,9 @@ def print_run(detail: dict[str, Any]) -> None:
     for attempt in short["attempts"]:
         _print_failures(attempt)
     _print_retries(detail)
+    _print_confirmations(detail)
+    if detail["gave_up"]:
+        note(f"The run gave up: {detail['gave_up']}")
     _print_incidents(short)
     _print_measurements(short)
     for line in short["warnings"]:
@@ -76,6 +79,15 @@ def _row(attempt: dict[str, Any], state: str, states: list[str]) -> list[object]
         tests["skipped"], *(tests.get(word, 0) for word in states), attempt["measurements"], attempt["tries"],
         "" if passed else attempt["reason"] or "",
     ]  # fmt: skip
+
+
+def _print_confirmations(detail: dict[str, Any]) -> None:
+    """What a second device of the model said; it counts for nothing in the run's outcome."""
+    for job in detail["jobs"]:
+        if job["confirms_job_id"] is not None:
+            line = cell(f"job {job['id']} ran what failed in job {job['confirms_job_id']} again on ")
+            line.append_text(cell((job["device"] or {}).get("name", "a second device"))).append(": ")
+            console().print(line.append_text(outcome_text(job["outcome"], job["state"])))
 
 
 def _print_failures(attempt: dict[str, Any]) -> None:

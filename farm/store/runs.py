@@ -89,7 +89,9 @@ def settle_run(session: Session, run_id: int, now: datetime) -> None:
     run = hold_run(session, run_id)
     if run.state == State.ENDED.value:
         return
-    jobs = session.execute(select(tables.Job.state, tables.Job.outcome).where(tables.Job.run_id == run_id)).all()
+    j = tables.Job
+    rows = session.execute(select(j.state, j.outcome, j.confirms_job_id).where(j.run_id == run_id)).all()
+    jobs = [(state, None if confirms else outcome) for state, outcome, confirms in rows]  # shown beside, not counted
     before = run.state
     if all(state == State.ENDED.value for state, _ in jobs):
         run.state, run.ended_at = State.ENDED.value, now

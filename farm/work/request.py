@@ -23,6 +23,7 @@ class RunRequest:
     tests: tuple[str, ...] | None = None
     env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # "*", device name or serial -> variables
     params: Mapping[str, Any] = field(default_factory=dict)
+    confirm: bool = False  # run a failure of the engine again on a second device of the model
     created_by: str | None = None
     team: str = "default"
     token_id: int | None = None  # whose quota counts

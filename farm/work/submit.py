@@ -107,7 +107,11 @@ def rerun_failed(db: Database, run_id: int, by: str | None) -> int:
             raise Refused("not-ended", f"run {run_id} has not ended yet: wait for it, or cancel it")
         jobs = session.scalars(
             select(tables.Job)
-            .where(tables.Job.run_id == run_id, tables.Job.outcome != Outcome.PASSED.value)
+            .where(
+                tables.Job.run_id == run_id,
+                tables.Job.outcome != Outcome.PASSED.value,
+                tables.Job.confirms_job_id.is_(None),
+            )
             .order_by(tables.Job.ordinal)
         ).all()
         if not jobs:
@@ -167,6 +171,7 @@ def _queue(session: Session, request: RunRequest, admitted: Admitted, now: datet
             "tests": None if request.tests is None else list(request.tests),
             "env": {device: dict(variables) for device, variables in request.env.items()},
             "params": dict(request.params),
+            "confirm": request.confirm,
             "left_out": admitted.left_out,  # devices that match and cannot work now, with why
         },
     )

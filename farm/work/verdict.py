@@ -13,13 +13,16 @@ from farm.domain.devices import Health
 from farm.domain.jobs import decide
 from farm.domain.leases import HEARTBEAT, Lease
 from farm.domain.outcomes import HealthEffect, Outcome, Phase, State
-from farm.store import devices, durations, leases, runs, tables
+from farm.store import devices, durations, leases, persistence, runs, tables
 from farm.store.bus import touch
 from farm.store.locks import hold_attempt, hold_device
+from farm.work import confirm
 from farm.work.step import Step, set_outcome
 
 #: Pause before the n-th retry of a job, doubling: a device that fails fast must not eat the queue.
 BACKOFF_S = 2.0
+#: Ends after which it is asked whether the whole run should go on trying.
+_TROUBLE = frozenset({Outcome.DEPLOY_FAILED, Outcome.DEVICE_LOST, Outcome.INFRA_ERROR})
 
 
 def verdict(step: Step) -> None:
@@ -48,7 +51,16 @@ def close(session: Session, attempt: tables.Attempt, now: datetime) -> None:
     ends = runs.attempt_ends(session, job.id)
     decision = decide(ends, cancelled=run.cancel_at is not None)
     if decision.outcome is not None:
-        runs.end_job(session, job, decision.outcome, decision.reason or None, now)
+        asked = confirm.ask(session, run, job, attempt.device_id, decision.outcome, now)
+        reason = "; ".join(filter(None, (decision.reason, asked)))
+        runs.end_job(session, job, decision.outcome, reason or None, now)
+        if job.confirms_job_id is not None:
+            confirm.tell(session, job, session.get_one(tables.Device, attempt.device_id).name, now)
+        if outcome in _TROUBLE:
+            persistence.stop_trying(session, run, now)
+        return
+    if (why := persistence.stop_trying(session, run, now)) is not None:
+        persistence.end_for_good(session, job, why, now)
         return
     job.state, job.avoid = State.QUEUED.value, list(decision.avoid)
     job.not_before = now + timedelta(seconds=BACKOFF_S * 2 ** (len(ends) - 1))

@@ -105,6 +105,7 @@ class JobRow:
     wait_reason: str | None
     attempts: tuple[AttemptRow, ...]
     progress: Progress
+    confirms_job_id: int | None = None  # runs that job's failure again on a second device; counts for nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,7 @@ class RunDetail:
     temperatures: dict[int, Series]  # by attempt id: readings while it ran
     queue_seconds: float | None  # from submission to the first attempt's start; None: not started
     device_seconds: float  # leased time of its attempts so far
+    gave_up: str | None = None  # why it stopped trying
 
 
 def runs(
@@ -207,6 +209,7 @@ def run(session: Session, run_id: int, now: datetime) -> RunDetail | None:
         temperatures=_temperatures(session, tried, now),
         queue_seconds=(first - found[0].created_at).total_seconds() if first else None,
         device_seconds=_device_seconds(session, attempt_ids, now),
+        gave_up=session.scalar(select(tables.Run.gave_up).where(tables.Run.id == run_id)),
     )
 
 
@@ -314,6 +317,7 @@ def _job_row(
         wait_reason=job.wait_reason,
         attempts=attempts,
         progress=progress.progress(job, tried, tests),
+        confirms_job_id=job.confirms_job_id,
     )
 
 

@@ -47,6 +47,8 @@ class AttemptRow:
     tests: dict[str, int]  # by result: what a test died of or its outcome, else running, waiting, unfinished, not-run
     retried: bool  # a later attempt of the same job exists
     retry_reason: str | None  # why the job is tried again after it; None: it is not
+    blame: str | None = None  # whose it is: engine, suite, device, host, farm, user, nobody
+    cause: str | None = None  # of `farm.domain.causes`, where the outcome alone does not say whose it is
 
 
 def attempts_of(session: Session, job_ids: Sequence[int]) -> list[tables.Attempt]:
@@ -102,6 +104,8 @@ def attempt_row(
         tests=dict(Counter(test.result(over) for test in tests)),
         retried=retried,
         retry_reason=retry_reason(row.outcome, row.reason) if again else None,
+        blame=row.blame,
+        cause=row.cause,
     )
 
 
