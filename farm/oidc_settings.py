@@ -17,6 +17,7 @@ Standard library only, like `farm.settings`, which holds the result.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from urllib.parse import urlsplit
 
 ROLES = ("viewer", "member", "operator", "admin")
 ANYBODY = "*"
+_TEAM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,9 @@ def load_oidc(env: Mapping[str, str]) -> Oidc | None:
             "FARM_OIDC_ISSUER is set but nobody is let in: name FARM_OIDC_ALLOW_GROUPS or FARM_OIDC_ALLOW_DOMAINS "
             "(`*`: whoever the provider knows)"
         )
+    for group, team in found.teams:
+        if not _TEAM.fullmatch(team):
+            raise ValueError(f"FARM_OIDC_TEAMS gives {group!r} the team {team!r}: letters, digits and . _ @ + - alone")
     for group, role in found.roles:
         if role not in ROLES:
             raise ValueError(f"FARM_OIDC_ROLES gives {group!r} the role {role!r}: there are {', '.join(ROLES)}")

@@ -22,7 +22,7 @@ from farm.api.sessions import begin, failed, local_path, refuse_guessing
 from farm.api.throttle import Throttle
 from farm.oidc_settings import Oidc
 from farm.store import logins, people
-from farm.store.logins import Admission, NotAdmitted
+from farm.store.logins import NotAdmitted
 
 log = logging.getLogger("farm.login")
 
@@ -35,7 +35,6 @@ Word = Annotated[str, Query(max_length=4096)]
 def router(oidc: Oidc, throttle: Throttle, public_url: str) -> APIRouter:
     """`public_url` empty: the address that the request names."""
     provider = Provider(oidc)
-    admission = Admission(oidc.claim, oidc.allow_groups, oidc.allow_domains, oidc.teams, oidc.roles)
     routes = APIRouter(tags=["sessions"])
 
     def redirect_uri(request: Request) -> str:
@@ -84,7 +83,7 @@ def router(oidc: Oidc, throttle: Throttle, public_url: str) -> APIRouter:
         try:
             claims = provider.redeem(code, begun, redirect_uri(request))
             with farm.db.session() as session:
-                user = logins.admit(session, oidc.issuer, claims, admission, farm.now())
+                user = logins.admit(session, oidc, claims, farm.now())
                 who = people.without_token(user, "oidc")
         except ProviderError as wrong:
             return _refused(farm, throttle, request, "provider", str(wrong))

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
+from farm.oidc_settings import ANYBODY, Oidc
 from farm.store import people, teams, users
 from farm.store.people import Role
 from farm.store.tables import PendingLogin, User
@@ -36,17 +37,6 @@ class Begun:
     nonce: str
     verifier: str
     target: str
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """Whom the farm lets in, and as what. See `farm.oidc_settings`; mappings keep their order."""
-
-    claim: str
-    groups: tuple[str, ...]
-    domains: tuple[str, ...]
-    teams: tuple[tuple[str, str], ...] = ()
-    roles: tuple[tuple[str, str], ...] = ()
 
 
 def begin(session: Session, target: str, now: datetime) -> Begun | None:
@@ -79,22 +69,22 @@ def take(session: Session, state: str, now: datetime) -> Begun | None:
     return Begun(state, row.nonce, row.verifier, row.target)
 
 
-def admit(session: Session, issuer: str, claims: Mapping[str, Any], admission: Admission, now: datetime) -> User:
+def admit(session: Session, oidc: Oidc, claims: Mapping[str, Any], now: datetime) -> User:
     """The user of a person whose claims were checked, made at their first login. Raises NotAdmitted.
 
     Groups decide team and role at every login, where the farm maps them; else an admin does.
     """
-    groups = _groups(claims.get(admission.claim))
-    if not _may_enter(claims, groups, admission):
+    groups = _groups(claims.get(oidc.claim))
+    if not _may_enter(claims, groups, oidc):
         raise NotAdmitted("the provider knows you, but you are in none of the groups or domains that this farm lets in")
     subject = str(claims["sub"])
-    role = _role(groups, admission)
-    team = next((team for group, team in admission.teams if group in groups), None)
-    user = users.by_subject(session, issuer, subject)
+    role = _role(groups, oidc)
+    team = next((team for group, team in oidc.teams if group in groups), None)
+    user = users.by_subject(session, oidc.issuer, subject)
     if user is None:
         wanted = next((str(claims[key]) for key in ("preferred_username", "email", "name") if claims.get(key)), subject)
         return users.add_by_subject(
-            session, issuer, subject, wanted, now, role=role or Role.MEMBER, team=team or teams.DEFAULT
+            session, oidc.issuer, subject, wanted, now, role=role or Role.MEMBER, team=team or teams.DEFAULT
         )
     if user.disabled_at is not None:
         raise NotAdmitted("an admin has disabled you here")
@@ -112,17 +102,17 @@ def _groups(claim: object) -> frozenset[str]:
     return frozenset(str(group) for group in claim) if isinstance(claim, list) else frozenset()
 
 
-def _may_enter(claims: Mapping[str, Any], groups: frozenset[str], admission: Admission) -> bool:
-    if "*" in admission.domains or groups & set(admission.groups):
+def _may_enter(claims: Mapping[str, Any], groups: frozenset[str], oidc: Oidc) -> bool:
+    if ANYBODY in oidc.allow_domains or groups & set(oidc.allow_groups):
         return True
     email = claims.get("email")
     verified = claims.get("email_verified") is True
-    return verified and isinstance(email, str) and email.rpartition("@")[2].lower() in admission.domains
+    return verified and isinstance(email, str) and email.rpartition("@")[2].lower() in oidc.allow_domains
 
 
-def _role(groups: frozenset[str], admission: Admission) -> Role | None:
+def _role(groups: frozenset[str], oidc: Oidc) -> Role | None:
     """The widest role that the groups map to; None: the farm does not map roles."""
-    if not admission.roles:
+    if not oidc.roles:
         return None
-    found = [Role(role) for group, role in admission.roles if group in groups]
+    found = [Role(role) for group, role in oidc.roles if group in groups]
     return max(found, key=list(Role).index, default=Role.MEMBER)

@@ -352,6 +352,7 @@ def test_settings_are_read_from_the_environment() -> None:
         ({"FARM_OIDC_ALLOW_DOMAINS": ""}, "FARM_OIDC_ALLOW_GROUPS"),
         ({"FARM_OIDC_ROLES": "lab=emperor"}, "emperor"),
         ({"FARM_OIDC_TEAMS": "lab"}, "group=team"),
+        ({"FARM_OIDC_TEAMS": "lab=../x"}, "letters, digits"),
         ({"FARM_OIDC_SCOPES": "profile"}, "openid"),
     ],
     ids=str,
