@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from farm.adb.push_cache import BUNDLES_DIR, FileSpec, deploy
 from farm.domain.bundles import device_paths
+from farm.domain.causes import Cause
 from farm.domain.devices import Health
+from farm.domain.outcomes import Outcome
 from farm.work.hold import held
 from farm.work.precheck import ensure_logcat
-from farm.work.step import Step
+from farm.work.step import Cut, Step
 
 #: The name under which bundles carry the farm's device-side tool; without it the device's own tools do, slower.
 DEVTOOL = "farm-devtool"
@@ -53,13 +56,22 @@ def deploy_bundle(step: Step) -> None:
     )
 
 
+def _local(step: Step, path: str, sha256: str) -> Path:
+    """The file on this host. One that the farm's store has lost fails on every device alike: Cut."""
+    try:
+        return step.work.artifacts.local_path(sha256)
+    except FileNotFoundError:
+        words = f"the farm's store has no {path} of the bundle any more: send the bundle again"
+        raise Cut(Outcome.DEPLOY_FAILED, words, Cause.MISSING_FILE) from None
+
+
 def file_specs(step: Step) -> tuple[list[FileSpec], FileSpec | None]:
     """Every file that the device gets, and which of them is the device-side tool."""
     manifest, abi = step.bundle.manifest, step.device_row.labels["abi"]
     specs = {
         path: FileSpec(
             remote=path,
-            local=step.work.artifacts.local_path(entry["sha256"]),
+            local=_local(step, path, entry["sha256"]),
             sha256=entry["sha256"],
             size=entry["size"],
             mode=entry["mode"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
@@ -72,3 +73,16 @@ def test_a_stored_word_of_a_newer_farm_is_no_cause() -> None:
     assert cause_of("adb-server") is Cause.ADB_SERVER
     assert cause_of("made of cheese") is None
     assert cause_of(None) is None
+
+
+def test_the_document_has_the_row_of_every_outcome_and_cause() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "health.md").read_text()
+    for outcome, row in MEANING.items():
+        found = [line for line in text.splitlines() if line.startswith(f"| {row.number} | `{outcome.value}` |")]
+        assert len(found) == 1, outcome
+        assert [row.blame.value, str(int(row.exit_code))] == [found[0].split(" | ")[2], found[0].split(" | ")[-1][:-2]]
+    for cause, fine in CAUSES.items():
+        found = [line for line in text.splitlines() if line.startswith(f"| {fine.number} | `{cause.value}` |")]
+        assert len(found) == 1, cause
+        assert found[0].split(" | ")[3] == fine.blame.value, cause
+        assert found[0].split(" | ")[2] == ", ".join(o.value for o in Outcome if o in fine.outcomes), cause
