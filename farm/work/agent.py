@@ -31,6 +31,7 @@ from farm.work.looks import Looks
 from farm.work.recovery import Recoveries
 from farm.work.reserved import Reserved
 from farm.work.sightings import Sightings
+from farm.work.supervisor import Supervisor
 from farm.work.upkeep import Upkeep
 from farm.work.watch import Watch
 
@@ -189,15 +190,22 @@ class Agent:
         self._pool.submit(run)
 
     def _tidy(self) -> None:
-        """Folders of attempts that are done (the farm died between its verdict and the removal) go now."""
+        """Folders of attempts that are done (the farm died between its verdict and the removal) go now.
+
+        So do those of attempts that nobody knows, from before a restore: their numbers may be given again.
+        """
         root = self._work.state / "attempts"
         if not root.is_dir():
             return
         with self._work.db.read() as session:
-            for folder in root.iterdir():
-                attempt = session.get(tables.Attempt, int(folder.name)) if folder.name.isdigit() else None
-                if attempt is not None and attempt.phase == Phase.DONE.value:
-                    shutil.rmtree(folder, ignore_errors=True)
+            alive = select(tables.Attempt.id).where(
+                tables.Attempt.host == self._work.settings.host, tables.Attempt.phase != Phase.DONE.value
+            )
+            kept = {str(id_) for id_ in session.scalars(alive)}
+        for folder in root.iterdir():
+            if folder.name.isdigit() and folder.name not in kept:
+                Supervisor(folder).kill()
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def virtual_addresses(root: Path) -> set[str]:
