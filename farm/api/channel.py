@@ -138,6 +138,11 @@ class Channels:
         self._open: dict[str, Channel] = {}
         self._strangers = 0
         self.stopping = False  # closing them is then our own doing
+        self.loop: asyncio.AbstractEventLoop | None = None  # where the streams live, once there is a channel
+
+    def hosts(self) -> list[str]:
+        """Whose agents are connected to this server."""
+        return sorted(self._open)
 
     def of(self, host: str) -> Channel:
         """Raises ChannelClosed where the host's agent is not connected to this server."""
@@ -161,6 +166,7 @@ class Channels:
             await _close(socket, 1008, "who are you? Register first, and say host, incarnation and secret")
             return
         log.info("the agent of %s (%s) is connected", channel.host, channel.incarnation)
+        self.loop = asyncio.get_running_loop()
         self._open[channel.host] = channel
         orderly = False
         try:
