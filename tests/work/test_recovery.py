@@ -231,3 +231,25 @@ def test_a_power_cycle_brings_an_unplugged_virtual_device_back(real_farm: Any) -
     assert "power-cycle" in rungs()
     real_farm.ready(1)
     assert real_farm.device().health == "good"
+
+
+@pytest.mark.slow
+def test_a_virtual_device_whose_shell_does_not_answer_is_rebooted_and_works_again(real_farm: Any) -> None:
+    """Five looks that end at their time limit, then the ladder: minutes, as with a real phone."""
+    real_farm.settings = {"recovery_pace": 6.0}
+    real_farm.add_device("rk3568", "V1")
+    real_farm.start()
+    real_farm.ready(1)
+    boot = real_farm.device().boot_id
+    real_farm.fault("V1", "slow-shell", delay_ms=600_000)
+
+    def events(kind: str) -> list[dict[str, Any]]:
+        with real_farm.db.read() as session:
+            query = select(tables.DeviceEvent).where(tables.DeviceEvent.kind == kind)
+            return [e.detail for e in session.scalars(query.order_by(tables.DeviceEvent.id))]
+
+    eventually(lambda: [e["rung"] for e in events("recovery")][-1:] == ["recovered"], 400, what="it is recovered")
+    assert {"rung": "reboot", "result": "done"} in events("recovery-action")
+    real_farm.ready(1)
+    assert real_farm.device().boot_id != boot
+    assert len(events("rebooted")) == 1
