@@ -93,7 +93,7 @@ class PostgresServer:
         """Returns once it takes connections."""
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [_program("postgres"), "-D", str(self.folder / "data")],
+                [program("postgres"), "-D", str(self.folder / "data")],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -138,7 +138,7 @@ class PostgresServer:
                 os.chown(path, self._account.pw_uid, self._account.pw_gid)
         made = subprocess.run(
             [
-                *(_program("initdb"), "-D", str(self.folder / "data"), "-U", USER, "--pwfile", str(password)),
+                *(program("initdb"), "-D", str(self.folder / "data"), "-U", USER, "--pwfile", str(password)),
                 *("-A", "scram-sha-256", "-E", "UTF8", "--no-locale", "--no-sync"),
             ],
             capture_output=True,
@@ -204,7 +204,7 @@ def _account() -> pwd.struct_passwd | None:
     raise RuntimeError("root cannot run PostgreSQL, and there is neither a user postgres nor nobody")
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
     """A program of PostgreSQL; Debian keeps them out of the PATH, a folder per version."""
 
     def version(path: str) -> int:

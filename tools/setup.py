@@ -4,7 +4,8 @@
 
 Steps, each skipped when its stamp (a hash over what it is made from) still fits:
 
-- system       bubblewrap, mksh, toybox (with tests: chromium), by apt-get as root on Debian or Ubuntu, else named
+- system       bubblewrap, mksh, toybox (with tests: chromium, PostgreSQL), by apt-get as root on Debian or Ubuntu, else
+               named
 - environment  `.venv` with requirements.lock, hashes checked
 - project      this project, editable, with the `farm` command
 - build        a C++ compiler, CMake and Ninja as wheels where the machine has none; likewise Node
@@ -16,6 +17,7 @@ Standard library only. A second run with nothing to do takes a fraction of a sec
 from __future__ import annotations
 
 import argparse
+import glob
 import hashlib
 import importlib.util
 import json
@@ -40,7 +42,9 @@ PYTHON_AT_LEAST = (3, 11)
 
 # command -> Debian package; what only the system can bring
 SYSTEM_DEMO = {"bwrap": "bubblewrap", "mksh": "mksh", "toybox": "toybox"}
-SYSTEM_TESTS = {"chromium": "chromium"}
+SYSTEM_TESTS = {"chromium": "chromium", "postgres": "postgresql", "ip": "iproute2"}
+#: Where Debian keeps commands that are not on everybody's PATH.
+ASIDE = {"postgres": "/usr/lib/postgresql/*/bin/postgres", "ip": "/usr/sbin/ip"}
 # wheel in requirements-build.lock -> the sets of commands of which one makes it unnecessary
 BUILD_WHEELS = {
     "ziglang": (("cc", "c++"), ("gcc", "g++"), ("clang", "clang++")),
@@ -84,10 +88,14 @@ def key_of(*parts: str | Path) -> str:
 
 def missing_system_packages(with_tests: bool) -> list[str]:
     wanted = {**SYSTEM_DEMO, **(SYSTEM_TESTS if with_tests else {})}
-    packages = [package for command, package in wanted.items() if shutil.which(command) is None]
+    packages = [package for command, package in wanted.items() if not is_there(command)]
     if not VENV.exists() and importlib.util.find_spec("ensurepip") is None:
         packages.append("python3-venv")
     return packages
+
+
+def is_there(command: str) -> bool:
+    return shutil.which(command) is not None or bool(glob.glob(ASIDE.get(command, "")))
 
 
 def system(with_tests: bool, install: bool) -> None:
@@ -211,7 +219,9 @@ def pip_install(step: str, *arguments: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Set up everything that a fresh clone needs.")
-    parser.add_argument("--with-tests", action="store_true", help="also what only the tests need (chromium)")
+    parser.add_argument(
+        "--with-tests", action="store_true", help="also what the tests need (chromium, PostgreSQL)"
+    )
     parser.add_argument("--no-system", action="store_true", help="install no system packages, only name them")
     options = parser.parse_args()
     if sys.version_info < PYTHON_AT_LEAST:
