@@ -25,6 +25,8 @@ TAIL_LINES = 200
 TAIL_CHARS = 24_000
 #: How long the device may take to write its own account of a crash.
 EVIDENCE_WAIT_S = 6.0
+#: How often an engine that speaks is told to whoever watches the suite, seconds.
+SIGN_EVERY_S = 1.0
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _ENDED_FROM_OUTSIDE = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE}
 _START = 'cd "$1" && shift && exec "$@"'
@@ -93,7 +95,7 @@ class Runner:
         try:
             ended.pid = process.wait_pid(min(30.0, timeout_s))
             self.reporter.engine(self.serial, ended.pid, True)
-            self._read(process, ended, began, silence_s, timeout_s, on_stdout, on_stderr, doing)
+            self._read(process, ended, began, silence_s, timeout_s, on_stdout, on_stderr)
         except ShellTimeout:
             raise self._hung(process, ended, began, silence_s, timeout_s, doing()) from None
         finally:
@@ -107,8 +109,8 @@ class Runner:
             raise self._died(ended, ended.exit_code - 128, doing())
         return ended
 
-    @staticmethod
     def _read(
+        self,
         process: Process,
         ended: Ended,
         began: float,
@@ -116,13 +118,16 @@ class Runner:
         timeout_s: float,
         on_stdout: Callable[[str], None],
         on_stderr: Callable[[str], None] | None,
-        doing: Callable[[], str | None],
     ) -> None:
+        told = began
         while True:
             left = timeout_s - (time.monotonic() - began)
             line = process.read_line(max(0.0, min(silence_s, left)))
             if line is None:
                 return
+            if time.monotonic() - told >= SIGN_EVERY_S:  # a suite that waits for a busy engine is not silent
+                told = time.monotonic()
+                self.reporter.engine(self.serial, ended.pid, True)
             if line.stream == "stdout":
                 ended.stdout.add(line.text)
                 on_stdout(line.text)

@@ -170,6 +170,16 @@ def test_a_suite_may_have_the_time_it_needs_and_no_more(
     assert "test_busy" in attempt.records("test_end")[0].fields["detail"]
 
 
+def test_a_suite_that_waits_for_an_engine_at_work_is_not_silent(
+    attempts: Attempts, phone: fleet.Running, tmp_path: Path
+) -> None:
+    text = "def test_long(engine):\n    engine.run(prompt_tokens=8, n_predict=100, repeat=100000, ignore_eos=True)\n"
+    limits = {"suite_s": 25, "silence_s": 12}
+    pack = write_pack(tmp_path / "pack", {"s/test_long.py": text}, s={"path": "s", "limits": limits})
+    end = attempts.make(phone, pack, "s").run()
+    assert "used up its 25 s" in end.fields["reason"]
+
+
 def test_a_pack_that_cannot_be_collected_is_no_pass(attempts: Attempts, phone: fleet.Running, tmp_path: Path) -> None:
     files = {"s/test_broken.py": "import no_such_module\n", "s/test_fine.py": "def test_fine(): pass\n"}
     attempt = attempts.make(phone, write_pack(tmp_path / "pack", files), "s")
