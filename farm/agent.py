@@ -44,6 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     """Work until a signal; 0 after an ordinary end, 2 where it cannot work."""
     options = _parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # what it finds on import
     try:
         settings = load(
             state=options.state, inventory=options.inventory, host_name=options.host, servers=options.server

@@ -45,6 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     """Serve until a signal; 0 after an ordinary end."""
     options = _parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # what it finds on import
     logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
     try:
         settings = load(state=options.state, host=options.host, port=options.port, inventory=options.inventory)

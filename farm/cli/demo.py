@@ -177,7 +177,7 @@ class Demo:
 
         try:
             processes.wait_until(ready, READY_S, "the devices", 0.2)
-        except CliError:
+        except processes.WaitedInVain:
             told = "; ".join(f"{serial} is {words}" for serial, words in why.items())
             raise CliError(
                 f"the virtual devices did not get ready within {READY_S:g} s: {told}",

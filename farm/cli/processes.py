@@ -108,12 +108,16 @@ def is_healthy(url: str) -> bool:
         return False
 
 
+class WaitedInVain(CliError):
+    """The limit of a wait was reached."""
+
+
 def wait_until(condition: Callable[[], bool], limit_s: float, what: str, every_s: float = 0.05) -> None:
-    """Poll until `condition` holds; CliError after `limit_s` seconds names what was waited for."""
+    """Poll until `condition` holds; WaitedInVain after `limit_s` seconds names what was waited for."""
     until = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() >= until:
-            raise CliError(f"waited {limit_s:g} s in vain for {what}")
+            raise WaitedInVain(f"waited {limit_s:g} s in vain for {what}")
         time.sleep(every_s)
 
 
