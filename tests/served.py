@@ -63,6 +63,7 @@ def serve(state: Path, token: str | None = None, oidc: Oidc | None = None) -> It
     listener = _listen(settings)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     server = _Server(uvicorn.Config(farm.app, log_config=None, timeout_graceful_shutdown=3), settings, farm, url)
+    settings.server_file.unlink(missing_ok=True)  # of this folder's last life: it says nothing of this one
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:

@@ -48,6 +48,19 @@ def noted(request: Request) -> Note:
     return cast(Note, request.state.audit)
 
 
-Farm = Annotated[Context, Depends(context)]
-Who = Annotated[Principal, Depends(principal)]
-Audit = Annotated[Note, Depends(noted)]
+# As dependencies they are coroutines: FastAPI sends every plain function to a thread of its own.
+async def _context(request: Request) -> Context:
+    return context(request)
+
+
+async def _principal(connection: HTTPConnection) -> Principal:
+    return principal(connection)
+
+
+async def _noted(request: Request) -> Note:
+    return noted(request)
+
+
+Farm = Annotated[Context, Depends(_context)]
+Who = Annotated[Principal, Depends(_principal)]
+Audit = Annotated[Note, Depends(_noted)]

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
@@ -50,8 +51,14 @@ class NewReservation(BaseModel):
     purpose: str | None = Field(default=None, max_length=300, description="shown to others who wait")
 
 
-@router.post("", summary="Ask for a device", status_code=201, dependencies=[needs(Scope.RESERVE, "reservation.ask")])
-def ask(farm: Farm, who: Who, note: Audit, new: NewReservation) -> dict[str, Any]:
+@router.post(
+    "",
+    summary="Ask for a device",
+    status_code=201,
+    response_model=None,
+    dependencies=[needs(Scope.RESERVE, "reservation.ask")],
+)
+def ask(farm: Farm, who: Who, note: Audit, new: NewReservation) -> JSONResponse:
     """The reservation: `active` with its lease when a device is free, else `queued`. Refused when nothing matches."""
     wanted = _selector(new.selector)
     with farm.db.session() as session:
@@ -74,9 +81,9 @@ def ask(farm: Farm, who: Who, note: Audit, new: NewReservation) -> dict[str, Any
         note.write(session, now, f"reservation {ident}", selector=new.selector, device=new.device, for_s=new.for_s)
         session.flush()
         if lease is None:
-            return dict(encode(reads.reservation(session, ident)))
+            return JSONResponse(encode(reads.reservation(session, ident)), 201)
         shown = reads.lease_view(session, lease)
-    return {"id": ident, "state": reservations.ACTIVE, "ready_at": None, "lease": encode(shown)}
+    return JSONResponse({"id": ident, "state": reservations.ACTIVE, "ready_at": None, "lease": encode(shown)}, 201)
 
 
 @router.get("", summary="Reservations")

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from farm.store import tables
 from farm.store.people import Principal
+from farm.store.prepared import run
 
 #: Whoever comes without a name: a failed login.
 NOBODY = "nobody"
@@ -26,6 +27,7 @@ MAX_TEXT = 300
 MAX_FIELDS = 20
 #: Fields that never reach the log, whoever hands them over, and what a secret of this farm looks like in any text.
 _SECRET_FIELD = re.compile(r"token$|secret|password|authorization|cookie|code$", re.IGNORECASE)
+_INSERT = insert(tables.Audit)
 _SECRET_TEXT = re.compile(r"\bfarm[sl]?_[A-Za-z0-9_-]{20,}")
 
 
@@ -80,21 +82,20 @@ def record(
     now: datetime,
 ) -> None:
     """Append a line. `action` is `noun.verb`; `detail` is small, and what looks like a secret is left out of it."""
-    session.add(
-        tables.Audit(
-            at=now,
-            who=principal.name if principal else NOBODY,
-            token_id=(principal.token_id or None) if principal else None,
-            action=action[:60],
-            target=_safe(target)[:200],
-            detail={
-                str(key)[:60]: _value(value)
-                for key, value in list(detail.items())[:MAX_FIELDS]
-                if not _SECRET_FIELD.search(str(key))
-            },
-            address=address[:100] if address else None,
-        )
-    )
+    values = {
+        "at": now,
+        "who": principal.name if principal else NOBODY,
+        "token_id": (principal.token_id or None) if principal else None,
+        "action": action[:60],
+        "target": _safe(target)[:200],
+        "detail": {
+            str(key)[:60]: _value(value)
+            for key, value in list(detail.items())[:MAX_FIELDS]
+            if not _SECRET_FIELD.search(str(key))
+        },
+        "address": address[:100] if address else None,
+    }
+    run(session, _INSERT, values)
 
 
 def page(

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import bindparam, delete, or_, select, update
 from sqlalchemy.orm import Session
 
+from farm.store.prepared import run
 from farm.store.tables import Token, User
 
 
@@ -225,6 +226,19 @@ def stands_until(session: Session, who: Principal) -> datetime | None:
     return row.expires_at if row is not None and row.kind == TokenKind.TOKEN.value else None
 
 
+_IDENTIFY = (
+    select(
+        *Token.__table__.columns,
+        User.name.label("user_name"),
+        User.team.label("user_team"),
+        User.role,
+        User.disabled_at,
+    )
+    .join(User, User.id == Token.user_id)
+    .where(Token.sha256 == bindparam("digest"))
+)
+
+
 def identify(
     session: Session, secret: str, now: datetime, *, kinds: Iterable[TokenKind] = (TokenKind.TOKEN, TokenKind.LOCAL)
 ) -> Principal | None:
@@ -235,24 +249,21 @@ def identify(
     if not secret or len(secret) > MAX_SECRET:
         return None
     wanted = digest(secret)
-    row = session.execute(
-        select(Token, User).join(User, User.id == Token.user_id).where(Token.sha256 == wanted)
-    ).first()
-    if row is None:
+    token = run(session, _IDENTIFY, {"digest": wanted}).first()
+    if token is None:
         return None
-    token, user = row
     if not hmac.compare_digest(token.sha256, wanted) or token.kind not in {kind.value for kind in kinds}:
         return None
     if token.revoked_at is not None or (token.expires_at is not None and now >= token.expires_at):
         return None
-    if user.disabled_at is not None:
+    if token.disabled_at is not None:
         return None
     return Principal(
-        user_id=user.id,
-        name=user.name,
-        team=token.team or user.team,
-        role=user.role,
-        scopes=effective_scopes(token.scopes, user.role),
+        user_id=token.user_id,
+        name=token.user_name,
+        team=token.team or token.user_team,
+        role=token.role,
+        scopes=effective_scopes(token.scopes, token.role),
         token_id=token.id,
         kind=token.kind,
         quota=Quota(token.max_devices, token.max_waiting),

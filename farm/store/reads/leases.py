@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, bindparam, select
 from sqlalchemy.orm import Session
 
 from farm.domain.leases import Lease
 from farm.store import leases, tables
+from farm.store.prepared import run
 
 MAX_ROWS = 500
+_DEVICE = select(
+    tables.Device.id, tables.Device.name, tables.Device.serial, tables.Device.host, tables.Device.virtual
+).where(tables.Device.id == bindparam("device"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +68,7 @@ class ReservationView:
 
 def lease_view(session: Session, lease: Lease) -> LeaseView:
     """A lease that was just granted or changed, with its device."""
-    d = tables.Device
-    device = session.execute(select(d.id, d.name, d.serial, d.host, d.virtual).where(d.id == lease.device_id)).one()
-    return _view(lease, LeasedDevice(*device))
+    return _view(lease, LeasedDevice(*run(session, _DEVICE, {"device": lease.device_id}).one()))
 
 
 def open_leases(session: Session, *, user: str | None = None) -> list[LeaseView]:
