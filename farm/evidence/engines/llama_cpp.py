@@ -1,19 +1,22 @@
-"""llama.cpp's `llama-bench`: JSON lines (`-o jsonl`), one JSON array (`-o json`) or the Markdown table.
+"""llama.cpp's `llama-bench`: JSON lines (`-o jsonl`), a JSON array (`-o json`), CSV, SQL or the Markdown table.
 
 Source of the format: llama.cpp, tools/llama-bench (its README and printer classes). The JSON forms carry every sample
-(`samples_ts`, tokens per second); the table has mean and deviation only, over an unknown number of repetitions, so its
-figure is one value. A row that is cut off is no row. The names are those that llama-bench uses: `pp512` (prompt),
-`tg128` (generation), `pp512+tg128`, with `@ d512` for a depth. Figures are named prefill_rate, decode_rate or rate,
-with the test in the labels.
+(`samples_ts`, tokens per second); the others have mean and deviation only, over an unknown number of repetitions, so
+their figure is one value. A row that is cut off is no row; the whole rows of a cut array count. The names are those
+that llama-bench uses: `pp512` (prompt), `tg128` (generation), `pp512+tg128`, with `@ d512` for a depth. Figures are
+named prefill_rate, decode_rate or rate, with the test in the labels.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from farm.evidence.engines.documents import elements
+from farm.evidence.engines.llama_rows import Rows
 from farm.evidence.engines.report import (
     MAX_LINE,
     MAX_NOTES,
@@ -36,6 +39,10 @@ _FAILURES = re.compile(
 _PROGRESS = re.compile(r"^llama-bench: benchmark (\d+)/(\d+): (.+)$")
 _LABEL_KEYS = ("model_type", "backends", "n_threads", "n_gpu_layers", "n_batch", "flash_attn", "type_k", "type_v")
 _NAMES = {"pp": "prefill_rate", "tg": "decode_rate"}
+#: Figures of a JSON row beside its rate, with their units.
+_BESIDE = {"avg_ts": "tok/s", "stddev_ts": "tok/s", "avg_ns": "ns", "stddev_ns": "ns", "model_size": "B"}
+_SETTINGS = ("model_n_params", "n_batch", "n_ubatch", "n_threads", "poll", "n_gpu_layers", "n_depth", "build_number")
+_AMOUNT = re.compile(r"^([0-9][0-9.]*) ?([KMGT]?i?B|[KMBT])?$")
 
 
 @dataclass(slots=True)
@@ -43,6 +50,7 @@ class LlamaBench:
     """What a llama-bench has printed so far. Feed it line by line (stdout and stderr alike); it never raises."""
 
     readings: list[Reading] = field(default_factory=list)
+    details: list[Reading] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     rows: int = 0
@@ -54,13 +62,27 @@ class LlamaBench:
     _array: list[str] | None = None
     _array_size: int = 0
     _seen: bool = False
+    _csv: Rows = field(default_factory=Rows)
+    _warnings: int = 0
 
-    def feed(self, line: str) -> bool:
-        """Take one line; True when it completed a row."""
+    @property
+    def seen(self) -> bool:
+        """Whether anything was an output of llama-bench."""
+        return self._seen
+
+    def feed(self, line: str, cut: bool = False) -> bool:
+        """Take one line; True when it completed a row. `cut`: the output stops inside it."""
         line = line[:MAX_LINE].rstrip("\r\n")
         before = self.rows
         if self._array is not None or line.strip() == "[":
             self._json_array(line)
+        elif self._csv.is_row(line):
+            self._seen = True
+            row = None if cut else self._csv.row(line)
+            if row is not None:
+                self._row(row)
+            elif cut or self._csv.broken:
+                self.torn += 1
         elif line.lstrip().startswith("{"):
             self._json_line(line)
         elif line.startswith("|"):
@@ -72,14 +94,17 @@ class LlamaBench:
     def report(self) -> Report:
         notes = list(self.notes)
         if self._array is not None:
+            text, self._array = "\n".join(self._array), None
             self.torn += 1
+            for row in elements(text):
+                self._row(row)
         if self.failure:
             notes.append(self.failure)
         if self.torn:
             notes.append(f"{self.torn} rows are cut off and left out")
         if self.progress and not self.rows:
             notes.append(f"last phase: {self.progress}")
-        return Report(self._status(), tuple(self.readings), tuple(notes[:MAX_NOTES]))
+        return Report(self._status(), tuple(self.readings), tuple(notes[:MAX_NOTES]), tuple(self.details))
 
     def _status(self) -> Status:
         if self.failure:
@@ -131,7 +156,16 @@ class LlamaBench:
         if not kept and (mean := measured(row.get("avg_ts"))) is not None:
             kept = [mean]
         labels = {key: str(row[key])[:200] for key in _LABEL_KEYS if row.get(key) is not None}
-        self._add(test + (f" @ d{depth}" if depth else ""), tuple(kept), labels)
+        test += f" @ d{depth}" if depth else ""
+        self._add(test, tuple(kept), labels)
+        labels = {**labels, "test": test}
+        for key, unit in _BESIDE.items():
+            self._detail(key, [row.get(key)], unit, labels)
+        times = row.get("samples_ns")
+        self._detail("samples_ns", times if isinstance(times, list) else [], "ns", labels)
+        self._detail("samples", [len(values)], "1", labels)
+        for key in _SETTINGS:
+            self._detail(key, [row.get(key)], "1", labels)
         for key in ("build_commit", "build_number", "cpu_info", "gpu_info", "backends", "model_type", "model_size"):
             if row.get(key) not in (None, ""):
                 self.facts[key] = row[key] if isinstance(row[key], int) else str(row[key])[:300]
@@ -158,21 +192,31 @@ class LlamaBench:
         if match and match.group(2):
             labels["stddev"] = match.group(2)
         self._add(row["test"], (value,), labels)
+        labels["test"] = row["test"][:60]
+        if match:
+            self._detail("stddev", [_float(match.group(2))], "tok/s", labels)
+        for key, cell in row.items():
+            if key not in ("t/s", "test") and (amount := _AMOUNT.match(cell)) is not None:
+                self._detail(key.removesuffix(" ↓"), [_float(amount.group(1))], amount.group(2) or "1", labels)
 
     def _other(self, line: str) -> None:
         if match := _BUILD.match(line):
             self.facts.update(build_commit=match.group(1), build_number=int(match.group(2)[:12]))
+            self._detail("build_number", [self.facts["build_number"]], "1", {"commit": match.group(1)})
         elif match := _PROGRESS.match(line):
             self.progress = match.group(3)[:200]
             self._seen = True
         elif "performance may be affected" in line:
             self._seen = True
             self._note(f"not comparable with a release build: {line.strip()}")
+            self._warnings += 1
+            self._detail("warning", [self._warnings], "1", {})
         elif self.failure is None and _FAILURES.search(line):
             self.failure = line.strip()[:500]
 
     def _add(self, test: str, values: tuple[float, ...], labels: dict[str, str]) -> None:
         self.rows += 1
+        self._detail("row", [self.rows], "1", {"test": test[:60]})
         if not values or len(self.readings) >= MAX_READINGS:
             return
         match = _TEST.match(test)
@@ -182,6 +226,11 @@ class LlamaBench:
             name = "rate" if generated else _NAMES[kind]
             test = f"{kind}{count}" + (f"+tg{generated}" if generated else "") + (f" @ d{depth}" if depth else "")
         self.readings.append(Reading(name, "tok/s", "higher", values, {**labels, "test": test[:60]}))
+
+    def _detail(self, name: str, values: Iterable[object], unit: str, labels: Mapping[str, str]) -> None:
+        kept = tuple(figure for value in values if (figure := measured(value)) is not None)[:MAX_VALUES]
+        if kept and len(self.details) < MAX_READINGS:
+            self.details.append(Reading(name, unit, "neither", kept, dict(labels)))
 
     def _note(self, text: str) -> None:
         if len(self.notes) < MAX_NOTES:
@@ -194,6 +243,13 @@ def parse(text: str) -> Report:
     for line in text.splitlines():
         bench.feed(line)
     return bench.report()
+
+
+def _float(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
 
 
 def _count(value: object) -> int | None:

@@ -30,7 +30,7 @@ class Status(StrEnum):
     TIMEOUT = "timeout"  # it was still working when the output ended
     NO_METRICS = "no_metrics"
     UNSUPPORTED = "unsupported"  # it says that the device or model cannot do it
-    INVALID = "invalid"  # what it prints is no output of this kind of engine
+    INVALID = "invalid"  # its own checks say that the run does not count; or it is no output of this kind of engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,22 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that one run printed, as facts."""
+    """All that one run printed, as facts.
+
+    `readings` is what was measured and can be compared; `details` are the figures printed beside it: counts, settings,
+    sizes, spreads, and whatever is marked as implausible (label `plausible`: false).
+    """
 
     status: Status
     readings: tuple[Reading, ...] = ()
     notes: tuple[str, ...] = ()
+    details: tuple[Reading, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """One entry per value, in the form of `farm evidence engine:…`."""
         measurements = [
             {"name": r.name, "value": value, "unit": r.unit, "labels": dict(r.labels)}
-            for r in self.readings
+            for r in (*self.readings, *self.details)
             for value in r.values
         ]
         return {"status": self.status.value, "measurements": measurements, "notes": list(self.notes)}
