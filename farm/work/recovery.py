@@ -219,7 +219,9 @@ class Recoveries:
             if fastboot is None:
                 return "not done: it is in its bootloader, and this host has no fastboot"
             return run_command([fastboot, "-s", row.serial, "reboot"])
-        device_at(self._work, row).reboot()
+        # Not `device_at`: that asks the shell who it is, which a deaf device does not answer. Its address is kept only
+        # while the transport is the one that did answer.
+        self._work.device(row.address or row.serial).reboot()
         return "done"
 
     def _power_command(self, row: tables.Device) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from farm.domain.devices import Health
 from farm.store import devices, tables
 from farm.store.artifacts import ArtifactStore
 from farm.store.db import Database
-from farm.work import recovery
 from farm.work.context import Work
 from farm.work.hold import lock_of
 from farm.work.inventory import InventoryKeeper
@@ -39,7 +38,7 @@ class Bench:
         self.reboots = 0
         self.now = work.db.now()
         monkeypatch.setattr(health, "check", lambda _device, **_options: self.report)
-        monkeypatch.setattr(recovery, "device_at", lambda _work, _row: self)
+        monkeypatch.setattr(Work, "device", lambda _work, _address: self)
         monkeypatch.setattr(Database, "now", lambda _db, _session=None: self.now)
         self.restart()
 
