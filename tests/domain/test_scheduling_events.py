@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from farm.domain.devices import Availability
 from farm.domain.scheduling import (
@@ -55,10 +55,19 @@ class FoldedAndFresh(RuleBasedStateMachine):
         for over in found.give_ups:
             del self.jobs[over.kind, over.id]
 
-    @rule(job=cases.jobs)
-    def arrives(self, job: WaitingJob) -> None:
-        self.jobs[job.key] = job
-        self.happens(Arrived(job))
+    @initialize()
+    def begins_with_a_quota_and_busy_devices(self) -> None:
+        self.shares_change(Shares(limits={"team:x": 1}))
+        for device_id, soc, accounts in ((1, "A", ("team:x",)), (2, "A", ()), (3, "B", ())):
+            self.is_seen(cases.device(device_id, soc, holder="attempt:1", accounts=accounts))
+
+    @rule(jobs=st.lists(st.tuples(cases.jobs, st.sampled_from([None, None, 5, 50])), min_size=1, max_size=4))
+    def arrive(self, jobs: list[tuple[WaitingJob, int | None]]) -> None:
+        for job, delay_s in jobs:
+            later = None if delay_s is None else self.now + timedelta(seconds=delay_s)
+            job = replace(job, not_before=later)
+            self.jobs[job.key] = job
+            self.happens(Arrived(job))
 
     @rule(data=st.data())
     def leaves(self, data: st.DataObject) -> None:
@@ -75,16 +84,23 @@ class FoldedAndFresh(RuleBasedStateMachine):
     def becomes_free(self, data: st.DataObject) -> None:
         busy = sorted(d.id for d in self.devices.values() if d.holder)
         if busy:
-            device = self.devices[data.draw(st.sampled_from(busy))]
-            self.is_seen_as(replace(device, state=Availability.READY, why="ready", holder=None, accounts=()))
+            self.ends(data.draw(st.sampled_from(busy)))
 
-    def is_seen_as(self, device: PlannedDevice) -> None:
-        self.devices[device.id] = device
-        self.happens(DeviceSeen(device))
+    @rule()
+    def all_become_free(self) -> None:
+        for device_id in sorted(d.id for d in self.devices.values() if d.holder):
+            self.ends(device_id)
+
+    def ends(self, device_id: int) -> None:
+        device = self.devices[device_id]
+        if device.holder:  # it may have been given out anew meanwhile: that holder goes on
+            free = replace(device, state=Availability.READY, why="ready", holder=None, accounts=(), hold=None)
+            self.devices[device_id] = free
+            self.happens(DeviceSeen(free))
 
     @rule(data=st.data())
     def is_forgotten(self, data: st.DataObject) -> None:
-        if self.devices:
+        if len(self.devices) > 3:
             device_id = data.draw(st.sampled_from(sorted(self.devices)))
             del self.devices[device_id]
             self.happens(DeviceForgotten(device_id))
