@@ -52,7 +52,7 @@ def list_users(as_json: bool) -> int:
 def add(name: str, team: str, role: str) -> int:
     """Make user NAME. Hand them a token: `farm tokens create NAME --user NAME`."""
     connect().post("/api/users", {"name": name, "team": team, "role": role})
-    note(f"{name} is a {role} of team {team}. A token for them: `farm tokens create first --user {name}`.")
+    note(f"Made {name} ({role}, team {team}). A token for them: `farm tokens create first --user {name}`.")
     return 0
 
 
@@ -68,6 +68,8 @@ def change(name: str, team: str | None, role: str | None, disabled: bool | None)
     if not given:
         raise click.UsageError("What is to change? --team, --role, --disable or --enable.")
     changed = connect().send("PATCH", f"/api/users/{segment(name)}", given)["changed"]
+    if "disabled" in changed:
+        changed["state"] = "disabled" if changed.pop("disabled") else "enabled"
     words = ", ".join(f"{key} {value}" for key, value in changed.items())
     note(f"{name}: {words}" if changed else f"{name} is so already.")
     return 0
