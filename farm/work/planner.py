@@ -39,13 +39,13 @@ log = logging.getLogger(__name__)
 REASONS = 200
 #: Ends of leases and silent hosts are looked for at most so often, seconds.
 WATCH_S = 0.25
-#: While nothing waits, changes are taken in at most so often, seconds.
-TOGETHER_S = 0.02
+#: Changes are taken in at most so often while nothing waits, and with no longer pauses when something does, seconds.
+TOGETHER_S = 0.05
 #: Everything is read anew so often, seconds: what was missed is found then.
 REBUILD_S = 60.0
-#: Starts are foretold at most so often, seconds, and so many steps ahead.
+#: Starts are foretold at most so often, seconds, and so far ahead: steps times groups of like jobs.
 FORETELL_S = 3.0
-FORETOLD_STEPS = 2000
+FORETOLD = 500_000
 
 
 class Planner:
@@ -93,15 +93,17 @@ class Planner:
 
     def _loop(self) -> None:
         while not self._stopping.is_set():
+            began = time.monotonic()
             try:
                 self._pass()
             except Exception:  # the next pass begins from what the database says then
                 log.exception("a planning pass failed; trying again at the next change")
                 self._doubt()
                 self._stopping.wait(0.5)
+            took = time.monotonic() - began
             self._wake.wait(self._settings.planner_tick_s)
-            if not self._mirror.index.jobs:  # nobody waits: what changes within a moment is taken in together
-                self._stopping.wait(TOGETHER_S)
+            # What changes within a moment is taken in together; others get at least as much of the processor as passes.
+            self._stopping.wait(min(took, TOGETHER_S) if self._mirror.index.jobs else TOGETHER_S)
             self._wake.clear()
 
     def once(self) -> scheduling.Decisions:
@@ -208,7 +210,8 @@ class Planner:
         self._foretold_at = now
         wanted = {key for key in self._mirror.arrived if key[0] == "job" and key in self._mirror.index.jobs}
         self._mirror.arrived.clear()
-        found = ahead.estimated_starts(self._mirror.index, wanted, steps=FORETOLD_STEPS) if wanted else {}
+        steps = max(20, FORETOLD // (1 + len(self._mirror.index.all_groups())))
+        found = ahead.estimated_starts(self._mirror.index, wanted, steps=min(steps, 2000)) if wanted else {}
         if not found:
             return
         job = tables.Job

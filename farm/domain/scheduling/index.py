@@ -95,6 +95,7 @@ class Index:
         self.fleet = Fleet()
         self.jobs: dict[Key, WaitingJob] = {}
         self.demands: dict[Wish, Demand] = {}
+        self.shared: dict[Wish, Demand] = {}  # those of them that name no single device
         self.clocks: dict[Flow, int] = {}
         self.flows: Counter[Flow] = Counter()
         self.later: list[tuple[int, Key]] = []  # (not before, ms)
@@ -106,6 +107,7 @@ class Index:
         made = Index(self.now, self.shares)
         made.fleet, made.jobs = self.fleet.copy(), dict(self.jobs)
         made.demands = {wish: demand.copy() for wish, demand in self.demands.items()}
+        made.shared = {wish: made.demands[wish] for wish in self.shared}
         made.clocks, made.flows = dict(self.clocks), self.flows.copy()
         made.later, made.retries = list(self.later), set(self.retries)
         if self._dirty:
@@ -159,8 +161,7 @@ class Index:
         usable = self.fleet.usable
         shared = [
             (demand.fits, demand.work_ms // max(1, (demand.fits & usable).bit_count()))
-            for (pinned, _), demand in self.demands.items()
-            if pinned is None
+            for demand in self.shared.values()
         ]
         made = {}
         for device in devices:
@@ -183,6 +184,8 @@ class Index:
         demand = self.demands.get(wish)
         if demand is None:
             demand = self.demands[wish] = Demand(job, self._fits(job))
+            if job.pinned is None:
+                self.shared[wish] = demand
         demand.jobs += 1
         demand.work_ms += order.estimate_ms(job.estimate_s)
         self.flows[job.team, job.klass] += 1
@@ -220,6 +223,7 @@ class Index:
                 del demand.groups[kind_of(job)]
         if demand.jobs == 0:
             del self.demands[wish]
+            self.shared.pop(wish, None)
 
     def _wake_due(self) -> None:
         now = order.ms(self.now)
@@ -235,8 +239,8 @@ class Index:
         if self.fleet.put(device):
             self._fit_again()
             self._dirty_around(device.id)
-        elif before is None or (before.idle, before.usable) != (device.idle, device.usable):
-            self._dirty_around(device.id)
+        elif before is None or (device.idle and not before.idle) or before.usable != device.usable:
+            self._dirty_around(device.id)  # one that is taken starts nothing
         if before is not None and before.holder is not None and before.holder != device.holder:
             self._dirty_accounts(before.accounts)
 
@@ -252,7 +256,8 @@ class Index:
     def _dirty_around(self, device_id: int) -> None:
         """Whoever wants the device."""
         bit = self.fleet.bit_of[device_id]
-        for demand in self.demands.values():
+        own = self.demands.get((device_id, ()))
+        for demand in (*self.shared.values(), *([own] if own is not None else ())):
             if demand.fits & bit:
                 self._dirty.update(demand.groups.values())
 

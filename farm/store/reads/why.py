@@ -17,7 +17,7 @@ from farm.store import queue, tables
 #: So many past estimates are judged.
 JUDGED = 200
 #: How much is looked at to foretell a start: groups of like jobs, summed over the steps.
-_LOOKS = 1_000_000
+_LOOKS = 5_000_000
 #: So many candidates are named; of the others there is a count.
 NAMED = 50
 
