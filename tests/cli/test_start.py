@@ -84,7 +84,7 @@ def test_the_version_is_told(tmp_path: Path) -> None:
 def test_a_mistyped_command_is_refused_with_the_one_that_was_meant(tmp_path: Path) -> None:
     done = farm("devcies", state=tmp_path)
     assert done.code == 3
-    assert "did you mean devices?" in done.err
+    assert "did you mean devices" in done.err
 
 
 @pytest.mark.parametrize(
