@@ -23,7 +23,7 @@ from farm.domain.leases import HEARTBEAT, LeaseVerdict
 from farm.domain.outcomes import State
 from farm.domain.scheduling import ahead, why
 from farm.store import leases, reservations, tables
-from farm.store.bus import Change, touch
+from farm.store.bus import Change, changes_after, touch
 from farm.store.db import Database
 from farm.store.locks import hold_job
 from farm.work.mirror import Heard, Mirror
@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 #: The reasons of so many who come next are written down; the others' are told when asked for (`farm why`).
 REASONS = 200
+#: Where more than `MANY` wait, reasons are written at most so often, seconds: telling them costs more than deciding.
+MANY, REASONS_S = 1000, 5.0
 #: Ends of leases and silent hosts are looked for at most so often, seconds.
 WATCH_S = 0.25
 #: Changes are taken in at most so often while nothing waits, and with no longer pauses when something does, seconds.
@@ -60,7 +62,9 @@ class Planner:
         self._thread: threading.Thread | None = None
         self._since = db.now()
         self._mirror = Mirror(self._since)
+        self._seen_id: int | None = None  # the change that was read last
         self._told: dict[scheduling.Key, str] = {}  # reasons as last written
+        self._told_at = float("-inf")
         self._silent: dict[str, bool] = {}  # by host, as last announced
         self._watched_at = float("-inf")
         self._built_at = self._foretold_at = datetime.min.replace(tzinfo=self._since.tzinfo)
@@ -101,7 +105,8 @@ class Planner:
                 self._doubt()
                 self._stopping.wait(0.5)
             took = time.monotonic() - began
-            self._wake.wait(self._settings.planner_tick_s)
+            tick_s = self._settings.planner_tick_s
+            self._wake.wait(min(tick_s, FORETELL_S) if self._mirror.arrived else tick_s)  # who came is to be foretold
             # What changes within a moment is taken in together; others get at least as much of the processor as passes.
             self._stopping.wait(min(took, TOGETHER_S) if self._mirror.index.jobs else TOGETHER_S)
             self._wake.clear()
@@ -113,6 +118,8 @@ class Planner:
 
     def _pass(self) -> scheduling.Decisions:
         """Expire leases, take in what changed, decide, carry it out, write down why the rest waits."""
+        if self._db.is_sqlite:
+            self._look()
         with self._lock:
             heard, self._heard = self._heard, Heard()
         if heard.everything or time.monotonic() - self._watched_at >= WATCH_S:
@@ -131,6 +138,17 @@ class Planner:
         self._write_down(made)
         self._foretell(now)
         return made
+
+    def _look(self) -> None:
+        """What other processes have changed: a file wakes nobody, and a command may have written to it."""
+        with self._db.read() as session:
+            if self._seen_id is None:
+                self._seen_id = self._db.newest_change(session)
+                return
+            found = changes_after(session, self._seen_id)
+        if found:
+            self._seen_id = found[-1].id
+            self._hear(found)
 
     def _watch_hosts(self) -> None:
         """A host that falls silent cannot say so itself: it is announced here, and so is its coming back."""
@@ -186,12 +204,7 @@ class Planner:
 
     def _write_down(self, made: scheduling.Decisions) -> None:
         """The reasons that changed, of those who come next, and the ends of those who are given up."""
-        told = {job.key: words for job, words in why.reasons(self._mirror.index, REASONS)}
-        told |= {("job", entry.job_id): entry.reason for entry in self._mirror.broken.values()}
-        fresh = [
-            (key, words) for key, words in told.items() if self._told.get(key) != words or key in self._mirror.arrived
-        ]
-        self._told = told
+        fresh = self._fresh_reasons()
         if not fresh and not made.give_ups:
             return
         with self._db.session() as session:
@@ -202,6 +215,14 @@ class Planner:
                 job = session.get_one(tables.Job, over.id)
                 if job.state == State.QUEUED.value:
                     give_up(session, job, over.reason, now)
+
+    def _fresh_reasons(self) -> list[tuple[scheduling.Key, str]]:
+        if len(self._mirror.index.jobs) > MANY and time.monotonic() - self._told_at < REASONS_S:
+            return []
+        told = {job.key: words for job, words in why.reasons(self._mirror.index, REASONS)}
+        told |= {("job", entry.job_id): entry.reason for entry in self._mirror.broken.values()}
+        before, self._told, self._told_at = self._told, told, time.monotonic()
+        return [(key, words) for key, words in told.items() if before.get(key) != words or key in self._mirror.arrived]
 
     def _foretell(self, now: datetime) -> None:
         """When those who came lately are expected to start; the first figure is kept, to judge estimates by."""
