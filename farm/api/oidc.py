@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hmac
 import logging
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
+from sqlalchemy.exc import IntegrityError
 
 from farm.api.context import Context, Farm
 from farm.api.errors import ApiError
@@ -23,6 +25,7 @@ from farm.api.throttle import Throttle
 from farm.oidc_settings import Oidc
 from farm.store import logins, people
 from farm.store.logins import NotAdmitted
+from farm.store.people import Principal
 
 log = logging.getLogger("farm.login")
 
@@ -82,9 +85,7 @@ def router(oidc: Oidc, throttle: Throttle, public_url: str) -> APIRouter:
             return _refused(farm, throttle, request, "refused", f"the provider said: {error or 'no code'}")
         try:
             claims = provider.redeem(code, begun, redirect_uri(request))
-            with farm.db.session() as session:
-                user = logins.admit(session, oidc, claims, farm.now())
-                who = people.without_token(user, "oidc")
+            who = _admit(farm, oidc, claims)
         except ProviderError as wrong:
             return _refused(farm, throttle, request, "provider", str(wrong))
         except NotAdmitted as wrong:
@@ -94,6 +95,16 @@ def router(oidc: Oidc, throttle: Throttle, public_url: str) -> APIRouter:
         return response
 
     return routes
+
+
+def _admit(farm: Context, oidc: Oidc, claims: Mapping[str, Any]) -> Principal:
+    """Whom the claims speak of. Of two first logins at once one makes the user, and the other one finds it."""
+    try:
+        with farm.db.session() as session:
+            return people.without_token(logins.admit(session, oidc, claims, farm.now()), "oidc")
+    except IntegrityError:
+        with farm.db.session() as session:
+            return people.without_token(logins.admit(session, oidc, claims, farm.now()), "oidc")
 
 
 def _refused(farm: Context, throttle: Throttle, request: Request, code: str, why: str) -> Response:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 from sqlalchemy import update
+from sqlalchemy.orm import Session
 
 from farm.api.auth import COOKIE
 from farm.api.oidc import STATE_COOKIE
@@ -121,6 +122,26 @@ def test_a_person_logs_in_and_arrives_where_they_wanted_to_go(login: Login) -> N
     login.client.cookies.clear()
     login.log_in()
     assert me(login)["name"] == "ann", "the second login finds the same user"
+
+
+def test_two_first_logins_of_one_person_at_once_make_one_user(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def by_subject(session: Session, issuer: str, subject: str) -> t.User | None:
+        seen.append(subject)
+        if len(seen) == 1:  # somebody else's transaction makes the user between our look and our insert
+            users.add_by_subject(
+                session, issuer, subject, "eve", datetime.now(UTC), role=users.Role.MEMBER, team="vision"
+            )
+            return None
+        return found(session, issuer, subject)
+
+    found = users.by_subject
+    monkeypatch.setattr(users, "by_subject", by_subject)
+    login.provider(people={**PEOPLE, "sub": "2002", "preferred_username": "eve"})
+    assert login.log_in().headers["location"] == "/"
+    assert me(login)["name"] == "eve"
+    assert len(seen) == 2
 
 
 def test_the_way_there_carries_state_nonce_and_a_challenge_and_no_secret(login: Login) -> None:
