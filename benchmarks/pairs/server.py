@@ -28,12 +28,20 @@ from farm.store import leases, tables
 from farm.store.artifacts import ArtifactStore
 from farm.store.bus import Change
 from farm.store.db import Database
+from farm.store.prepared import run
 from farm.work.context import Work
 from farm.work.heart import Heart
 from farm.work.planner import Planner
 from farm.work.settings import WorkSettings
 
 HOST = "places"
+
+
+_RELEASED = (
+    select(tables.Lease.id)
+    .join(tables.Device, tables.Device.id == tables.Lease.device_id)
+    .where(tables.Lease.ended_at.is_(None), tables.Lease.released_at.is_not(None), tables.Device.host == HOST)
+)
 
 
 def main() -> None:
@@ -148,12 +156,8 @@ class Cleaner:
             self.once()
 
     def once(self) -> None:
-        lease = tables.Lease
         with self._db.read() as session:
-            query = select(lease.id).join(tables.Device, tables.Device.id == lease.device_id)
-            released = session.scalars(
-                query.where(lease.ended_at.is_(None), lease.released_at.is_not(None), tables.Device.host == HOST)
-            ).all()
+            released = run(session, _RELEASED, {}).scalars().all()
         if released:
             with self._db.session() as session:
                 now = self._db.now(session)

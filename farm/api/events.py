@@ -35,7 +35,7 @@ router = APIRouter(prefix="/api", tags=["events"])
 #: Seconds between signs of life; as often it is asked whether the token that the stream came with still stands.
 KEEP_ALIVE_S = 10.0
 #: What changes within so long is sent in one piece: many pages that watch much then cost little.
-TOGETHER_S = 0.02
+TOGETHER_S = 0.05
 #: A stream ends after so long; the client comes back with its last id and is let in, or not, anew.
 LIFE_S = 900.0
 #: Streams at a time; each is one task and one bounded queue.
