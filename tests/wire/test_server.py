@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from farm.adb.wire.packets import AuthKind, Command
+from farm.adb.wire.packets import AuthKind, Command, Packet
 from farm.adb.wire.server import Limits, ServiceRegistry, Stream, StreamClosed
 from tests.wire.peer import Peer, serve
 
@@ -183,6 +183,20 @@ def test_with_an_authenticator_only_a_good_signature_or_key_gets_in(way: str) ->
                 peer.send(Command.AUTH, AuthKind.SIGNATURE, 0, b"good")
             else:
                 peer.send(Command.AUTH, AuthKind.RSA_PUBLIC_KEY, 0, b"known key")
+            await peer.expect(Command.CNXN)
+            await peer.open("echo:")
+
+    run(work())
+
+
+def test_an_adb_that_comes_again_authenticates_without_checksums() -> None:
+    """It remembers from its first connection that we need none, and leaves them out from the first AUTH on."""
+
+    async def work() -> None:
+        async with serve(registry(echo=echo), authenticator=Keys()) as peer:
+            peer.send(Command.CNXN, 0x01000001, 1 << 20, b"host::")
+            await peer.expect(Command.AUTH)
+            peer.send_raw(Packet(Command.AUTH, AuthKind.SIGNATURE, 0, b"good").encode(checksum=False))
             await peer.expect(Command.CNXN)
             await peer.open("echo:")
 

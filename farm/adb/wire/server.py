@@ -302,6 +302,8 @@ class Connection(asyncio.BufferedProtocol):
     def _challenge(self) -> None:
         assert self._authenticator is not None
         self._token = self._authenticator.token()
+        # An adb that comes again sends no checksums from its first packet on: it remembers who we are.
+        self._reader.checksum = not self._skip_checksum
         self.send(Command.AUTH, AuthKind.TOKEN, 0, self._token)
 
     def _on_auth(self, packet: Packet) -> None:
