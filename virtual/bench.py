@@ -85,6 +85,24 @@ class Bench:
         self._hardware.system.send({"op": "slow-shell", "delay_ms": delay_ms})
         return {"delay_ms": delay_ms}
 
+    async def hang(self, on: bool) -> faults.Answer:
+        """adb is answered and no command starts; what was asked meanwhile starts when it is over."""
+        self._hardware.system.send({"op": "hang", "on": on})
+        return {"on": on}
+
+    async def unauthorized(self, on: bool) -> faults.Answer:
+        """As a phone whose user took back the permission: connections break, and new ones wait for a key."""
+        self._hardware.system.send({"op": "unauthorized", "on": on})
+        return {"on": on}
+
+    async def battery(self, level_pct: float) -> faults.Answer:
+        model = self._hardware.battery
+        if model is None:
+            raise faults.FaultError("it has no battery")
+        model.charge_mah = model.battery.capacity_mah * level_pct / 100
+        self._hardware.tick()
+        return {"level": model.level_pct}
+
     async def status(self) -> faults.Answer:
         extra: dict[str, Any] = {
             "serial": self._hardware.config.serial,

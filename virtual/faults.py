@@ -25,6 +25,9 @@ class Faulty(Protocol):
     async def heat(self, watts: float | None, to_c: float | None) -> Answer: ...
     async def kill(self, name: str) -> Answer: ...
     async def slow_shell(self, delay_ms: float) -> Answer: ...
+    async def hang(self, on: bool) -> Answer: ...
+    async def unauthorized(self, on: bool) -> Answer: ...
+    async def battery(self, level_pct: float) -> Answer: ...
     async def status(self) -> Answer: ...
 
 
@@ -97,6 +100,13 @@ FAULTS: dict[str, Fault] = {
         frozenset({"delay_ms"}),
         lambda d, a: d.slow_shell(_number(a, "delay_ms", high=600_000)),
         "every command starts delay_ms later",
+    ),
+    "hang": Fault(frozenset({"state"}), lambda d, a: d.hang(_flag(a, "state")), "no command starts, state=on|off"),
+    "unauthorized": Fault(
+        frozenset({"state"}), lambda d, a: d.unauthorized(_flag(a, "state")), "no key is accepted, state=on|off"
+    ),
+    "battery": Fault(
+        frozenset({"level"}), lambda d, a: d.battery(_number(a, "level", high=100)), "its charge is level=PERCENT"
     ),
     "status": Fault(frozenset(), lambda d, a: d.status(), "what the device is right now"),
 }

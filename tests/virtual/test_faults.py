@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import time
 from typing import Any
 
@@ -69,6 +70,39 @@ def test_a_killed_process_is_reported_by_its_shell(device: fleet.Running, adb_se
     adb_server.shell(device, "sleep 1000 >/dev/null 2>&1 &")
     assert len(ask(device, "kill", name="sleep")["pids"]) == 1
     eventually(lambda: ask(device, "kill", name="sleep")["pids"] == [])
+
+
+def test_a_device_that_accepts_no_key_is_unauthorized_until_it_does(
+    device: fleet.Running, adb_server: AdbServer
+) -> None:
+    ask(device, "unauthorized", state="on")
+    adb_server.run("connect", device.address, check=False)
+    eventually(lambda: state(adb_server, device) == "unauthorized")
+    assert adb_server.run("-s", device.address, "shell", "echo in", check=False).returncode != 0
+    ask(device, "unauthorized", state="off")
+    adb_server.run("disconnect", device.address, check=False)
+    adb_server.connect(device)
+    assert adb_server.shell(device, "echo back") == "back"
+
+
+def test_a_device_that_hangs_is_listed_and_starts_no_command(device: fleet.Running, adb_server: AdbServer) -> None:
+    ask(device, "hang", state="on")
+    with pytest.raises(subprocess.TimeoutExpired):
+        adb_server.run("-s", device.address, "shell", "echo late", timeout=2)
+    assert state(adb_server, device) == "device"
+    ask(device, "hang", state="off")
+    assert adb_server.shell(device, "echo back") == "back"
+
+
+def test_a_battery_is_as_full_as_it_is_told_and_a_board_has_none(
+    virtual_device: StartVirtualDevice, device: fleet.Running, adb_server: AdbServer
+) -> None:
+    phone = virtual_device("pixel-8-pro", fresh=True, data_mb=64)
+    assert ask(phone, "battery", level=9)["level"] == 9
+    adb_server.connect(phone)
+    eventually(lambda: "level: 9\n" in adb_server.shell(phone, "dumpsys battery"))
+    with pytest.raises(fleet.FleetError, match="no battery"):
+        ask(device, "battery", level=9)
 
 
 def test_a_slow_shell_starts_commands_late(device: fleet.Running, adb_server: AdbServer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import socket
 from pathlib import Path
@@ -78,6 +79,19 @@ class Adbd:
             return
         reader, writer = await asyncio.open_unix_connection(sock=end)
         await relay(stream, reader, writer)
+
+
+class Doorkeeper:
+    """Whom no key of this host pleases: adb lists the device as unauthorized, as long as its user does not say yes."""
+
+    def token(self) -> bytes:
+        return os.urandom(20)
+
+    def accepts_signature(self, token: bytes, signature: bytes) -> bool:
+        return False
+
+    async def accepts_key(self, public_key: bytes) -> bool:
+        return False
 
 
 async def relay(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

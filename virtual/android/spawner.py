@@ -58,6 +58,8 @@ class ZygoteSpawner:
         self._backtraces: dict[int, asyncio.Future[str | None]] = {}
         self.pid = 0
         self.delay_s = 0.0
+        self.free = asyncio.Event()  # cleared: the system hangs, and commands wait for it to go on
+        self.free.set()
 
     async def start(self) -> None:
         """Starts the zygote; without it there is no system, so its end ends us."""
@@ -98,6 +100,7 @@ class ZygoteSpawner:
         assert self._channel is not None
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
+        await self.free.wait()
         number = next(self._numbers)
         future: asyncio.Future[ZygoteProcess] = asyncio.get_running_loop().create_future()
         self._starting[number] = future

@@ -54,6 +54,7 @@ class Android:
         self.connections: set[Connection] = set()
         self.spawner = ZygoteSpawner(cgroup_fds, lambda crash: tombstones.record(self, crash))
         self.adbd = adbd.Adbd(self)
+        self._doorkeeper: adbd.Doorkeeper | None = None
         self._thermal_status = 0
 
     def state(self) -> dict[str, Any]:
@@ -131,6 +132,8 @@ class Android:
             "connection": lambda: self._connect(fds[0]),
             "drop-connections": self._drop_connections,
             "slow-shell": lambda: self._slow_shell(float(message["delay_ms"]) / 1000),
+            "hang": lambda: self.spawner.free.clear() if message["on"] else self.spawner.free.set(),
+            "unauthorized": lambda: self._refuse_keys(message["on"]),
             "kill": lambda: self.hardware.send({"op": "killed", "pids": self.processes.kill_named(message["name"])}),
             "fill-data": lambda: self.hardware.send({"op": "data-filled", "error": _fill_data(message["on"])}),
         }
@@ -141,8 +144,15 @@ class Android:
     def _slow_shell(self, delay_s: float) -> None:
         self.spawner.delay_s = delay_s
 
+    def _refuse_keys(self, on: bool) -> None:
+        """Who is connected must come again, and finds a door that no key opens; or one that is open."""
+        self._doorkeeper = adbd.Doorkeeper() if on else None
+        self._drop_connections()
+
     def _connect(self, fd: int) -> None:
-        connection = Connection(self.banner, self.adbd.registry, on_lost=self.connections.discard)
+        connection = Connection(
+            self.banner, self.adbd.registry, authenticator=self._doorkeeper, on_lost=self.connections.discard
+        )
         self.connections.add(connection)
         sock = socket.socket(fileno=fd)
         asyncio.get_running_loop().create_task(self._serve(connection, sock))
