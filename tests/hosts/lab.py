@@ -58,6 +58,8 @@ WORK: dict[str, Any] = {
 class Lab:
     """`hosts` agents with `devices` each, `servers` servers; nothing runs before `start` (or `with`)."""
 
+    agent_module = "farm.agent"  # what an agent's process runs
+
     def __init__(
         self,
         postgres: PostgresServer,
@@ -103,7 +105,7 @@ class Lab:
         for host in self.hosts:
             if self.net is not None:
                 self.net.add(host)
-            (self.state / host).mkdir()
+            (self.state / host).mkdir(exist_ok=True)
             (self.state / host / "devices.yaml").write_text("virtual: true\n")
             for n in range(self._devices):
                 self.add_device(host, f"{host.upper()}D{n + 1}")
@@ -124,7 +126,8 @@ class Lab:
         is_agent = name in self.hosts
         folder = self.state / name
         folder.mkdir(exist_ok=True)
-        command = [sys.executable, "-P", "-m", "farm.agent" if is_agent else "farm.server", "--state", str(folder)]
+        command = [sys.executable, "-P", "-m", self.agent_module if is_agent else "farm.server"]
+        command += ["--state", str(folder)]
         command += ["--inventory", str(folder / "devices.yaml")]
         command += ["--host", name] if is_agent else ["--no-agent", "--port", "0", "--host", self._address()]
         with (folder / "log").open("ab") as log, self._inside(name):

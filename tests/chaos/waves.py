@@ -1,0 +1,155 @@
+"""One fault meets attempts in different steps, and what came of each is looked at.
+
+    rows = wave(lab, fault, cases, seed)      # a row per case: fault, step, outcome, attempts, and what is wrong
+
+Everything random (where in a step, after how many tests, for how long) comes from the seed, the fault and the step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from sqlalchemy import select
+
+from farm.domain.causes import cause_of, ruling
+from farm.domain.outcomes import Outcome, Phase
+from farm.store import tables
+from tests.chaos.farm import ChaosLab
+from tests.chaos.faults import Case, Fault, blames
+from tests.chaos.gates import AFTER, BEFORE, STEPS
+from tests.waiting import eventually
+
+TESTS = [f"chaos/test_chaos.py::test_step[{n}]" for n in range(4)]
+#: Generous: seven attempts at once on two loaded cores, and a device that has to be found, rested and cleaned.
+LONG_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What came of one case. `attempts`: (outcome, cause, blame) of each; `wrong`: what must not be, in words."""
+
+    fault: str
+    step: str
+    where: str
+    seed: str
+    outcome: str
+    attempts: tuple[tuple[str | None, str | None, str | None], ...]
+    wrong: tuple[str, ...]
+
+
+def cases_of(fault: Fault, steps: Sequence[Phase], seed: str, first: int = 1) -> list[Case]:
+    """A case per step, each on a device of its own, from H1D`first` on."""
+    made = []
+    for number, step in enumerate(steps):
+        rng = Random(f"{seed}:{fault.name}:{step.value}")
+        where = str(rng.randint(0, 2)) if step is Phase.EXECUTE else rng.choice((BEFORE, AFTER))
+        made.append(Case(step, f"H1D{first + number}", where))
+    return made
+
+
+def wave(lab: ChaosLab, fault: Fault, seed: str, steps: Sequence[Phase] = STEPS) -> list[Row]:
+    """The whole life of a wave. What is wrong stands in the rows; an assertion means that the farm got stuck."""
+    return waves(lab, [(fault, cases_of(fault, steps, seed))], seed)
+
+
+def waves(lab: ChaosLab, parts: Sequence[tuple[Fault, Sequence[Case]]], seed: str) -> list[Row]:
+    """Several faults at once, each with its own cases: faults of devices do not meet each other."""
+    rng = Random(f"{seed}:{'+'.join(fault.name for fault, _ in parts)}")
+    cases = [case for _, found in parts for case in found]
+    bystander = lab.begin_bystander()
+    _hold(lab, cases)
+    for fault, found in parts:
+        fault.strike(lab, found, rng)
+    for case in cases:
+        lab.gates.open(case.serial, case.step)
+    until = sorted((rng.uniform(*fault.hold_s), n) for n, (fault, _) in enumerate(parts))
+    began = time.monotonic()
+    for hold_s, n in until:
+        time.sleep(max(0.0, began + hold_s - time.monotonic()))  # the fault's own length, not a wait for something
+        parts[n][0].mend(lab, parts[n][1], rng)
+    for case in cases:
+        lab.ended(case.run, LONG_S)
+    if bystander is not None:
+        lab.ended(bystander, LONG_S)
+    eventually(lambda: lab.open_leases() == 0, LONG_S, what="every lease has ended")
+    lab.ready(len(lab.serials))
+    rows = [_judge(lab, fault, case, seed) for fault, found in parts for case in found]
+    wrong = _farm_wide(lab)
+    if bystander is not None:
+        wrong += _unspoilt(lab, bystander, "the bystander")
+    return rows + ([Row("+".join(f.name for f, _ in parts), "farm", "", seed, "", (), tuple(wrong))] if wrong else [])
+
+
+def _hold(lab: ChaosLab, cases: Sequence[Case]) -> None:
+    """Every attempt is in its step; the ones that execute come last, since they do not stand still."""
+    still = [case for case in cases if case.step is not Phase.EXECUTE]
+    for case in still:
+        lab.gates.close(case.serial, case.step, case.where)
+        case.run = lab.begin_run(case.serial, step_s=0.1)
+    for case in still:
+        held = f"{case.serial} is held in {case.step.value}"
+        try:
+            eventually(lambda case=case: lab.gates.reached(case.serial, case.step), LONG_S, what=held)  # type: ignore[misc]
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {lab.story(case.run)}; {lab.logs()}") from None
+    moving = [case for case in cases if case.step is Phase.EXECUTE]
+    for case in moving:
+        case.run = lab.begin_run(case.serial, step_s=3.0)
+    for case in moving:
+        lab.reached(case.run, Phase.EXECUTE.value)
+        if int(case.where):
+            lab.underway(case.run, int(case.where))
+
+
+def _judge(lab: ChaosLab, fault: Fault, case: Case, seed: str) -> Row:
+    attempts = lab.attempts(case.run)
+    outcome = lab.ended(case.run)
+    wrong = []
+    if Outcome(outcome) not in fault.ends:
+        wrong.append(f"the run ended {outcome}: {lab.story(case.run)}")
+    for attempt in attempts:
+        if attempt.outcome is None or attempt.phase != Phase.DONE.value:
+            wrong.append(f"attempt {attempt.id} has no end: {attempt.phase}")
+        elif attempt.outcome != Outcome.PASSED.value:
+            cause = cause_of(attempt.cause)
+            unnamed = cause is None and attempt.blame in {blame.value for blame in blames(fault)}
+            if cause not in fault.spoils and not unnamed:
+                wrong.append(f"attempt {attempt.id} ended {attempt.outcome}/{attempt.cause}: {attempt.reason}")
+            if attempt.blame != ruling(Outcome(attempt.outcome), cause).blame.value:
+                wrong.append(f"attempt {attempt.id} blames {attempt.blame}")
+    if outcome == Outcome.PASSED.value and lab.passed(case.run) != Counter(TESTS):
+        wrong.append(f"finished tests: {dict(lab.passed(case.run))}")
+    return Row(
+        fault.name,
+        case.step.value,
+        case.where,
+        seed,
+        outcome,
+        tuple((a.outcome, a.cause, a.blame) for a in attempts),
+        tuple(wrong),
+    )
+
+
+def _unspoilt(lab: ChaosLab, run: int, who: str) -> list[str]:
+    outcomes = [a.outcome for a in lab.attempts(run)]
+    good = outcomes == ["passed"] and lab.passed(run) == Counter(TESTS)
+    return [] if good else [f"{who} noticed: {lab.story(run)}"]
+
+
+def _farm_wide(lab: ChaosLab) -> list[str]:
+    """What must hold whatever happened, over all rows of the farm."""
+    wrong = [f"leases {a} and {b} overlap on one device" for a, b in lab.overlapping()]
+    with lab.db.read() as session:
+        for run in session.scalars(select(tables.Run)):
+            jobs = list(session.scalars(select(tables.Job).where(tables.Job.run_id == run.id)))
+            if run.state != "ended" or run.outcome is None or any(job.outcome is None for job in jobs):
+                wrong.append(f"run {run.id} has no outcome: {run.state}")
+        for lease in session.scalars(select(tables.Lease).where(tables.Lease.ended_at.is_(None))):
+            wrong.append(f"lease {lease.id} is still open")
+        tokens = session.execute(select(tables.Lease.device_id, tables.Lease.token)).all()
+        wrong += [f"token {token} was given twice on device {d}" for (d, token), n in Counter(tokens).items() if n > 1]
+    return wrong
