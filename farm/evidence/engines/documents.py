@@ -7,12 +7,16 @@ closed. A number at the cut is no complete part.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 MAX_DOCUMENT = 8 << 20
 MAX_SALVAGED = 1 << 20
 MAX_ATTEMPTS = 64
+_INSIDE = re.compile(
+    r'\s*(?:$|[{}\[\]",]|-?\d+[^A-Za-z]*$|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?\s*,?$|(?:true|false|null)\s*,?$)'
+)
 
 
 @dataclass(slots=True)
@@ -20,24 +24,22 @@ class Documents:
     """Feed it raw lines; it gives back each document as it is complete."""
 
     torn: bool = False
+    took: bool = False  # whether the last line was a part of a document
     _lines: list[str] = field(default_factory=list)
     _size: int = 0
     _depth: int = 0
     _attempts: int = 0
 
-    @property
-    def open(self) -> bool:
-        """Whether it is inside a document."""
-        return bool(self._lines)
-
     def feed(self, line: str) -> Any | None:
-        """The document that ends with this line, or None."""
+        """The document that ends with this line, or None. A line of somebody else inside a document is passed over."""
         text = line.strip()
+        self.took = text.startswith(("{", "[")) if not self._lines else may_be_json(text)
+        if not self.took:
+            return None
         if not self._lines:
-            if not text.startswith(("{", "[")):
-                return None
             whole = _loads(text)
             if whole is not None or not _opens(text):
+                self.took = whole is not None
                 return whole
         self._lines.append(line)
         self._size += len(line) + 1
@@ -65,6 +67,11 @@ class Documents:
 
     def _reset(self) -> None:
         self._lines, self._size, self._depth, self._attempts = [], 0, 0, 0
+
+
+def may_be_json(line: str) -> bool:
+    """Whether a line can stand inside a document of many lines; a message of another stream cannot."""
+    return _INSIDE.match(line) is not None
 
 
 def salvage(text: str) -> Any | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from farm.evidence.engines.documents import Documents
 from farm.evidence.engines.findings import TIME, Kind, RuleParser, detail, rule, setup, unit_of
 from farm.evidence.engines.report import json_object, measured
 
@@ -52,19 +51,12 @@ class Executorch(RuleParser):
         setup("rss", r"RSS (?P<after>after [\w ]+?):\s*{N}\s*{SIZE}"),
         detail("audio_transform_time", r"Audio transform time:\s*" + _S),
     )
+    documents = True
     words = {"model": re.compile(r"Loading model (\S+)")}
 
     def __init__(self) -> None:
         super().__init__()
-        self._documents = Documents()
         self._observed: list[dict[str, Any]] = []
-
-    def feed(self, line: str, cut: bool = False) -> None:
-        whole = self._documents.feed(line)
-        if whole is not None:
-            self._benchmark(whole)
-        if not self._documents.open:
-            super().feed(line, cut)
 
     def line(self, text: str) -> None:
         if match := _OBSERVER.search(text):
@@ -77,8 +69,6 @@ class Executorch(RuleParser):
         self.found.began = self.found.began or "Loading model" in text
 
     def end(self) -> None:
-        self._benchmark(self._documents.rest())
-        self.found.torn = self.found.torn or self._documents.torn
         for stamps in self._observed:
             self._observer(stamps)
         self._observed = []
@@ -107,7 +97,7 @@ class Executorch(RuleParser):
             if rate and tokens is not None and elapsed > 0:
                 self.add(rate, tokens * scale / elapsed, "tok/s", kind, "higher", labels)
 
-    def _benchmark(self, value: Any) -> None:
+    def document(self, value: Any) -> None:
         """The benchmark app's list of results."""
         for item in value if isinstance(value, list) else [value]:
             if not isinstance(item, dict):

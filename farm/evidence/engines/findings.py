@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
+from farm.evidence.engines.documents import Documents
 from farm.evidence.engines.failures import Failure, classify
 from farm.evidence.engines.report import MAX_NOTES, MAX_READINGS, Reading, Report, Status, measured
 from farm.evidence.engines.text import CUT, MAX_SEARCHED, clean, number
@@ -193,14 +194,25 @@ class RuleParser:
     #: Patterns of lines that are no failures here, however they sound.
     harmless: ClassVar[re.Pattern[str] | None] = None
 
+    #: Whether JSON documents in the output are its figures.
+    documents: ClassVar[bool] = False
+
     def __init__(self) -> None:
         self.found = Findings()
         self.scope: dict[str, str] = {}
+        self._documents = Documents()
 
     def feed(self, line: str, cut: bool = False) -> None:
-        text = clean(line, cut)[:MAX_SEARCHED]
+        whole_line = clean(line, cut)
+        text = whole_line[:MAX_SEARCHED]
         if not text.strip():
             return
+        if self.documents:
+            value = self._documents.feed(whole_line)
+            if value is not None:
+                self.document(value)
+            if self._documents.took:
+                return
         heading = _HEADING.match(text) if self.headings else None
         if heading is not None:
             self.heading((heading[1] or heading[2]).strip())
@@ -250,9 +262,16 @@ class RuleParser:
         """The output stops inside a figure of this line."""
         self.found.torn = True
 
+    def document(self, value: Any) -> None:
+        """A JSON document in the output, or what is complete of it."""
+
     def end(self) -> None:
         """What a tool concludes when all was read."""
 
     def report(self) -> Report:
+        rest = self._documents.rest()
+        if rest is not None:
+            self.document(rest)
+        self.found.torn = self.found.torn or self._documents.torn
         self.end()
         return self.found.report()

@@ -40,6 +40,7 @@ _BREAKDOWN = re.compile(
     r"memory_breakdown_print:\s*\|\s+- (?P<device>.+?)\s*\|\s*(?:(?P<total>\d+)\s*=\s*(?P<free>\d+)\s*\+\s*\()?\s*"
     r"(?P<self>\d+)\s*=\s*(?P<model>\d+)\s*\+\s*(?P<context>\d+)\s*\+\s*(?P<compute>\d+)"
 )
+_SETTING = re.compile(r"\b(n_kv_max|n_batch|n_ubatch|n_threads|n_threads_batch|n_ctx|n_predict)\s*=\s*(\d+)")
 _PROJECTOR = re.compile(r"multimodal projector backend: (\w+) \(auto-default, (.+?)\)")
 _BEGINNING = re.compile(r"encoding (?:image|audio)|^main: n_kv_max|^llama_batched_bench: n_kv_max")
 _SERVER = {
@@ -97,7 +98,11 @@ class Llama(RuleParser):
         detail("build_number", r"\bbuild\s*[=:]\s*b?{N}(?=[ -]\(?[0-9a-f]{5,40}\b)"),
         detail("graphs_reused", r"graphs reused\s*=\s*{N}"),
         detail("layers_offloaded", r"offloaded {N}/\d+ layers"),
-        detail("threads", r"\bn_threads\s*=\s*{N}"),
+        detail("kv_size", r"\bKV self size\s*=\s*{N} {SIZE}"),
+        detail("image_tokens", r"image embedding created: {N} tokens", "tokens"),
+        rule("prefill_rate", r"Total prompt tokens:\s*\d+, speed:\s*{N} t/s", "tok/s"),
+        rule("decode_rate", r"Total gen tokens:\s*\d+, speed:\s*{N} t/s", "tok/s"),
+        rule("total_rate", r"Total speed \(AVG\):\s*(?:\d+, )?speed:\s*{N} t/s", "tok/s"),
     )
     words: ClassVar = {
         "build": re.compile(r"\bbuild\s*[=:]\s*(\S.{0,60})"),
@@ -117,6 +122,8 @@ class Llama(RuleParser):
     def feed(self, line: str, cut: bool = False) -> None:
         text = clean(line, cut)
         stripped = text.lstrip()
+        if stripped.startswith(">") and stripped.lstrip("> ").startswith("|"):
+            stripped = stripped.lstrip("> ")  # quoted in a mail or a thread
         if stripped.startswith("{") and self._json(stripped):
             return
         if stripped.startswith("|") and self._row(stripped, cut):
@@ -127,6 +134,8 @@ class Llama(RuleParser):
     def line(self, text: str) -> None:
         for timing in _TIMING.finditer(text):
             self._timing(timing)
+        for key, value in _SETTING.findall(text):
+            self.add(key, value)
         if match := _BREAKDOWN.search(text):
             for part in ("total", "free", "self", "model", "context", "compute"):
                 if match[part]:
@@ -169,7 +178,7 @@ class Llama(RuleParser):
     def _row(self, text: str, cut: bool) -> bool:
         """A line of llama-batched-bench's table; True when it was one."""
         table = Table.of(text)
-        if "PP" in table.columns and "S_PP t/s" in table.columns:
+        if "PP" in table.columns and "S_PP t/s" in table.columns and text.rstrip().endswith("|"):
             self._batched = table
             self.found.began = True
             self.add("columns", len(table.columns))

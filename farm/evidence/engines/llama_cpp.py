@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from farm.evidence.engines.documents import elements
+from farm.evidence.engines.documents import elements, may_be_json
 from farm.evidence.engines.llama_rows import Rows
 from farm.evidence.engines.report import (
     MAX_LINE,
@@ -28,10 +28,12 @@ from farm.evidence.engines.report import (
     json_object,
     measured,
 )
+from farm.evidence.engines.tables import cells as cells_of
+from farm.evidence.engines.text import number
 
 MAX_ARRAY = 8 << 20
 _TEST = re.compile(r"^(pp|tg) ?(\d+)(?:\+tg ?(\d+))?(?: @ d(\d+))?$")
-_FIGURE = re.compile(r"^([0-9][0-9.]*)(?: ± ([0-9.]+|nan|-nan|inf))?$")
+_FIGURE = re.compile(r"^([0-9]+(?:[.,][0-9]+)?)(?: *(?:±|\+/-) *([0-9.,]+|nan|-nan|inf))?$")
 _BUILD = re.compile(r"^build: ([0-9a-f]{5,40}) \((\d+)\)")
 _FAILURES = re.compile(
     r"\b(error:|fatal:|failed to |GGML_ASSERT|ggml_abort|Aborted|terminate called|cannot open|unsupported)", re.I
@@ -74,7 +76,7 @@ class LlamaBench:
         """Take one line; True when it completed a row. `cut`: the output stops inside it."""
         line = line[:MAX_LINE].rstrip("\r\n")
         before = self.rows
-        if self._array is not None or line.strip() == "[":
+        if (self._array is not None or line.strip() == "[") and may_be_json(line):
             self._json_array(line)
         elif self._csv.is_row(line):
             self._seen = True
@@ -118,11 +120,11 @@ class LlamaBench:
         return Status.NO_METRICS if self._seen else Status.INVALID
 
     def _json_line(self, line: str) -> None:
-        self._seen = True
+        self._seen = self._seen or '"build_' in line
         row = json_object(line)
         if row is None:
-            self.torn += 1
-        else:
+            self.torn += '"build_' in line
+        elif "n_prompt" in row or "n_gen" in row:  # else the server's or somebody's
             self._row(row)
 
     def _json_array(self, line: str) -> None:
@@ -173,7 +175,7 @@ class LlamaBench:
     def _table_row(self, line: str) -> None:
         self._seen = True
         whole = line.rstrip().endswith("|")
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        cells = cells_of(line)
         if "t/s" in cells and "test" in cells:
             self._columns = cells
             return
@@ -184,7 +186,7 @@ class LlamaBench:
             return
         row = dict(zip(self._columns, cells, strict=True))
         match = _FIGURE.match(row["t/s"])
-        value = measured(float(match.group(1))) if match and match.group(1).count(".") <= 1 else None
+        value = measured(number(match.group(1))) if match else None
         if value is None:
             self._note(f"{row['test'][:60]}: {row['t/s'][:60]!r} is no figure")
             return
@@ -194,10 +196,10 @@ class LlamaBench:
         self._add(row["test"], (value,), labels)
         labels["test"] = row["test"][:60]
         if match:
-            self._detail("stddev", [_float(match.group(2))], "tok/s", labels)
+            self._detail("stddev", [number(match.group(2) or "")], "tok/s", labels)
         for key, cell in row.items():
             if key not in ("t/s", "test") and (amount := _AMOUNT.match(cell)) is not None:
-                self._detail(key.removesuffix(" ↓"), [_float(amount.group(1))], amount.group(2) or "1", labels)
+                self._detail(key.removesuffix(" ↓"), [number(amount.group(1))], amount.group(2) or "1", labels)
 
     def _other(self, line: str) -> None:
         if match := _BUILD.match(line):
@@ -243,13 +245,6 @@ def parse(text: str) -> Report:
     for line in text.splitlines():
         bench.feed(line)
     return bench.report()
-
-
-def _float(text: str | None) -> float | None:
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return None
 
 
 def _count(value: object) -> int | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from farm.evidence.engines.documents import Documents
 from farm.evidence.engines.findings import Kind, RuleParser, detail, rule, setup
 
 _KEYS: dict[str, tuple[str, str, Kind, str]] = {
@@ -45,17 +44,11 @@ class Mlc(RuleParser):
         rule("decode_rate", r"\b(?:output|generation) (?:token )?(?:throughput|speed)[^:\d]*:\s*{N}\s*{RATE}"),
     )
 
+    documents = True
+
     def __init__(self) -> None:
         super().__init__()
-        self._documents = Documents()
         self._line = 0
-
-    def feed(self, line: str, cut: bool = False) -> None:
-        whole = self._documents.feed(line)
-        if whole is not None:
-            self._usage(whole, 0)
-        if not self._documents.open:
-            super().feed(line, cut)
 
     def heading(self, title: str) -> None:
         self.scope["stage"] = title.lower()[:40]
@@ -68,9 +61,8 @@ class Mlc(RuleParser):
         if match := _WORD.match(text):
             self._take(match[1], match[2])
 
-    def end(self) -> None:
-        self._usage(self._documents.rest(), 0)
-        self.found.torn = self.found.torn or self._documents.torn
+    def document(self, value: Any) -> None:
+        self._usage(value, 0)
 
     def _usage(self, value: Any, depth: int) -> None:
         if depth > 8 or not isinstance(value, dict | list):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from farm.evidence.engines.documents import Documents
 from farm.evidence.engines.findings import Kind, RuleParser, rule
 from farm.evidence.engines.report import json_object, measured
 
@@ -22,23 +21,13 @@ class Mlperf(RuleParser):
     """Log lines, summary and result file, each by its own names."""
 
     headings = False
+    documents = True
     rules = (rule("accuracy", r"(?:^|\s)(?:accuracy|mAP|f1|mIoU)\s*[=:]\s*{N}\s*%?\s*(?:,|$)", "%", better="higher"),)
     words = {
         "scenario": re.compile(r"^Scenario\s*:\s*(\w+)"),
         "mode": re.compile(r"^Mode\s*:\s*(\w+)"),
         "system": re.compile(r"^SUT name\s*:\s*(.+)"),
     }
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._documents = Documents()
-
-    def feed(self, line: str, cut: bool = False) -> None:
-        whole = self._documents.feed(line)
-        if whole is not None:
-            self._result_file(whole)
-        if not self._documents.open:
-            super().feed(line, cut)
 
     def line(self, text: str) -> None:
         if ":::MLLOG" in text:
@@ -53,10 +42,6 @@ class Mlperf(RuleParser):
             self._validity(match[1])
         elif match := _SUMMARY.match(text):
             self._summary(match[1].lower(), match[2])
-
-    def end(self) -> None:
-        self._result_file(self._documents.rest())
-        self.found.torn = self.found.torn or self._documents.torn
 
     def _validity(self, word: str) -> None:
         self.found.fact("validity", word)
@@ -95,7 +80,7 @@ class Mlperf(RuleParser):
         ):
             self.found.fact(key, value)
 
-    def _result_file(self, value: Any) -> None:
+    def document(self, value: Any) -> None:
         """The mobile app's file: one entry per benchmark, with a performance and an accuracy run."""
         results = value.get("results") if isinstance(value, dict) else value
         for result in results[:1000] if isinstance(results, list) else ():

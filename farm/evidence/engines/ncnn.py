@@ -14,7 +14,8 @@ from farm.evidence.engines.findings import Kind, RuleParser
 
 _SETTING = re.compile(r"^\s*(loop_count|num_threads|powersave|gpu_device|cooling_down)\s*=\s*(-?\d+)\s*$")
 _NAME = re.compile(r"^\s*(\S.{0,80}?)\s+(?=(?:min|max|avg)\s*=)")
-_CELL = re.compile(r"\b(min|max|avg|tps)\s*=\s*([-+\w.,]+?)(?=\s|$)")
+# Two decimals always: a figure with fewer lost its end.
+_CELL = re.compile(r"\b(min|max|avg|tps)\s*=\s*(\d+[.,]\d\d|-?inf|-?nan)(?=\s|$)")
 _GPU = re.compile(r"^\[(\d+) ([^\]]+)\]\s+(?:queueC|fp16|bugsbn1|subgroup)")
 
 
@@ -38,7 +39,9 @@ class Ncnn(RuleParser):
         labels = {"model": model}
         if int(self.scope.get("gpu_device", "-1")) >= 0:
             labels["backend"] = "cpu (inferred)" if "int8" in model else "gpu"
-        for stat, value in _CELL.findall(text):
+        cells = _CELL.findall(text)
+        self.found.torn = self.found.torn or "avg" not in dict(cells)
+        for stat, value in cells:
             if stat == "tps":
                 name = "prefill_rate" if "prefill" in model else "decode_rate" if "decode" in model else "rate"
                 self.add(name, value, "tok/s", Kind.MAIN, "higher", labels)

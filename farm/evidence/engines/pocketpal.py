@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from farm.evidence.engines.documents import Documents
 from farm.evidence.engines.findings import Kind, RuleParser
 from farm.evidence.engines.report import measured
 
@@ -20,23 +19,13 @@ _LABELS = ("model_id", "model_name", "quant", "requested_backend", "effective_ba
 class Pocketpal(RuleParser):
     """One cell: rates of prompt and generation, memory, and whatever else it times."""
 
+    documents = True
+
     def __init__(self) -> None:
         super().__init__()
-        self._documents = Documents()
         self._last_peak: float | None = None
 
-    def feed(self, line: str, cut: bool = False) -> None:
-        whole = self._documents.feed(line)
-        if whole is not None:
-            self._file(whole)
-        if not self._documents.open:
-            super().feed(line, cut)
-
-    def end(self) -> None:
-        self._file(self._documents.rest())
-        self.found.torn = self.found.torn or self._documents.torn
-
-    def _file(self, value: Any) -> None:
+    def document(self, value: Any) -> None:
         if isinstance(value, dict):
             bench = _snake(value.get("bench") or value.get("config"))
             for key in ("device", "soc", "version"):

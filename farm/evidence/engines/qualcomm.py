@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from farm.evidence.engines.documents import Documents
 from farm.evidence.engines.findings import TIME, Kind, RuleParser, detail, rule, setup, unit_of
 from farm.evidence.engines.report import measured
 from farm.evidence.engines.tables import Table
@@ -66,19 +65,12 @@ class Qualcomm(RuleParser):
         rule("ttft", r"Time to First Token:\s*{N}\s*{TIME}"),
     )
     words = {"device": re.compile(r"^\s*Device\s*:\s*(.+)"), "job": re.compile(r"Profile Job summary of (.+)")}
+    documents = True
     harmless = re.compile(r"^\s*Backend \(")
 
     def __init__(self) -> None:
         super().__init__()
-        self._documents = Documents()
         self._table: Table | None = None
-
-    def feed(self, line: str, cut: bool = False) -> None:
-        whole = self._documents.feed(line)
-        if whole is not None:
-            self._json(whole, {}, 0)
-        if not self._documents.open:
-            super().feed(line, cut)
 
     def heading(self, title: str) -> None:
         if title.endswith("Stats") or "Stats (" in title:
@@ -101,9 +93,8 @@ class Qualcomm(RuleParser):
             self._cells(text)
         self.found.began = self.found.began or "Profile Job" in text or "[KPIS]" in text
 
-    def end(self) -> None:
-        self._json(self._documents.rest(), {}, 0)
-        self.found.torn = self.found.torn or self._documents.torn
+    def document(self, value: Any) -> None:
+        self._json(value, {}, 0)
 
     def _layers(self, text: str) -> None:
         for unit, count in _UNIT.findall(text):

@@ -28,4 +28,5 @@ class Table:
 
 
 def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+    """The cells of a row; emphasis that people put on a figure is no part of it."""
+    return [cell.strip().strip("*").strip() for cell in line.strip().strip("|").split("|")]
