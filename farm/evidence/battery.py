@@ -72,7 +72,7 @@ def parse(text: str) -> Battery:
         usb=_bool(raw.get("USB powered")),
         wireless=_bool(raw.get("Wireless powered")),
         dock=_bool(raw.get("Dock powered")),
-        level_pct=None if level is None else round(level * 100 / scale),
+        level_pct=_percent(level, scale),
         temperature_C=temperature,
         voltage_mV=millivolts if voltage_fits else None,
         status_code=_int(raw.get("status")),
@@ -96,6 +96,11 @@ def _raw(text: str) -> dict[str, str]:
         if match := _LINE.match(line):
             found.setdefault(match[1], match[2])
     return found
+
+
+def _percent(level: int | None, scale: int) -> int | None:
+    """None for a level outside its scale: some boards without a battery print −1 or 255."""
+    return round(level * 100 / scale) if level is not None and 0 <= level <= scale else None
 
 
 def _temperature_fits(celsius: float | None, voltage_fits: bool | None) -> bool | None:

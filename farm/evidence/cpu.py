@@ -10,8 +10,13 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass, field, replace
 
+from farm.evidence.lines import with_paths
+
 _INFO = re.compile(r"^([A-Za-z][\w ()\-]*?)\s*:\s*(.*?)\s*$")
-_SYSFS = re.compile(r"^(?:/sys/devices/system/cpu/)([\w/]+):\s*(.*?)\s*$")
+_SYSFS = re.compile(
+    r"^(?:/?sys/devices/system/cpu/|(?=(?:possible|present|online|offline|kernel_max"
+    r"|cpu\d+/\S+)\s*:))([\w/]+)\s*:\s*(.*?)\s*$"
+)
 _LIST = re.compile(r"^\d+(-\d+)?(,\d+(-\d+)?)*$")
 
 
@@ -57,10 +62,11 @@ def count(cores: str) -> int | None:
 
 
 def parse(text: str) -> Cpu:
-    sysfs = {m[1]: m[2] for line in text.splitlines() if (m := _SYSFS.match(line))}
+    lines = list(with_paths(text.splitlines()))
+    sysfs = {m[1]: m[2] for line in lines if (m := _SYSFS.match(line.strip()))}
     if sysfs:
         return _from_sysfs(sysfs)
-    info = [(m[1], m[2]) for line in text.splitlines() if (m := _INFO.match(line.strip()))]
+    info = [(m[1], m[2]) for line in lines if (m := _INFO.match(line.strip()))]
     if any(key == "CPU(s)" for key, _ in info):
         return _from_lscpu(dict(info))
     return _from_cpuinfo(info)

@@ -14,10 +14,13 @@ import re
 from dataclasses import asdict, dataclass
 
 MAX_ROWS = 2_000
-_WINDOW = re.compile(r"CPU usage from (-?\d{1,12})ms to (-?\d{1,12})ms (ago|later)(?: \((.{1,80}?)\))?(?: with (\d{1,3})% awake)?")
+_WINDOW = re.compile(
+    r"CPU usage from (-?\d{1,12})ms to (-?\d{1,12})ms (ago" r"|later)(?: \((.{1,80}?)\))?(?: with (\d{1,3})% awake)?"
+)
 _ROW = re.compile(
     r"^( *)[+-]?(\d{1,6}(?:\.\d{1,3})?)% (\d{1,10})/(.{1,300}?)"
-    r"(?:: ?(\d[\d.]{0,8})% user \+ (\d[\d.]{0,8})% kernel(?: / faults: (?:(\d{1,12}) minor)? ?(?:(\d{1,12}) major)?)?)? *$"
+    r"(?:: ?(\d[\d.]{0,8})% user \+ (\d[\d.]{0,8})% kernel(?: / faults: (?:(\d{1,12}) minor)? ?(?:(\d{"
+    r"1,12}) major)?)?)? *$"
 )
 _TOTAL = re.compile(r"^ *(\d[\d.]{0,8})% TOTAL(?:: (.{0,200}))?")
 _PART = re.compile(r"(\d[\d.]{0,8})% (user|kernel|iowait|irq|softirq)")
@@ -74,7 +77,7 @@ class Table:
         if match is None:
             return False
         if not self._second and len(self.rows) < MAX_ROWS:
-            indent, cpu, pid, name, user, kernel, minor, major = match.groups()
+            _, cpu, pid, name, user, kernel, minor, major = match.groups()
             if user is not None and (user.count(".") > 1 or kernel.count(".") > 1):
                 return True
             self.rows.append(

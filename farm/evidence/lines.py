@@ -155,7 +155,9 @@ class Unknown:
         return {"unknown": self._lines} if self._lines else {}
 
 
-_PROMPT = re.compile(r"^.{0,80}?[#$>] *(?:su -c |sudo |adb shell )?[\"']?(?:cat|head|grep \S+) +(/?[\w./*\-]{3,200})[\"']?\s*$")
+_PROMPT = re.compile(
+    r"^.{0,80}?[#$>] *(?:su -c |sudo |adb shell )?[\"']?(?:cat|head" r"|grep \S+) +(/?[\w./*\-]{3,200})[\"']?\s*$"
+)
 
 
 def with_paths(lines: Iterable[str]) -> Iterator[str]:

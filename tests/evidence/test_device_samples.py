@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farm.evidence import adb_output, battery, cpu, memory, props, thermal
+from farm.evidence import adb_output, battery, cpu, memory, props, thermal, thermalservice
 
 SAMPLES = Path(__file__).parent.parent / "data" / "device"
 KINDS: dict[str, Callable[[str], dict[str, object]]] = {
@@ -18,7 +18,7 @@ KINDS: dict[str, Callable[[str], dict[str, object]]] = {
     "getprop": props.core,
     "dumpsys_battery": battery.core,
     "sysfs_thermal": thermal.core,
-    "thermalservice": thermal.service_core,
+    "thermalservice": thermalservice.core,
     "cpu": cpu.core,
     "memory": memory.core,
 }
@@ -104,7 +104,7 @@ def test_the_gpu_zone_of_a_board_does_not_count_as_its_cpu() -> None:
 
 
 def test_a_thermal_service_without_hal_is_not_cool() -> None:
-    found = thermal.parse_service((SAMPLES / "thermalservice/11_hal_not_ready_qcom.txt").read_text())
+    found = thermalservice.parse((SAMPLES / "thermalservice/11_hal_not_ready_qcom.txt").read_text())
     assert found.hal_ready is False
     assert found.live is None
 

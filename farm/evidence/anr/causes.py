@@ -14,35 +14,62 @@ from collections.abc import Mapping
 from farm.evidence.anr.stacks import Frame, Stacks, Thread
 from farm.evidence.cpu_usage import Table
 
-_DEBUGGER = re.compile(r"libjdwp|jdwp::|\bcbBreakpoint|debugMonitorWait|android\.os\.Debug\.waitForDebugger|DebuggerWait", re.I)
+_DEBUGGER = re.compile(
+    r"libjdwp|jdwp::|\bcbBreakpoint|debugMonitorWait|android\.os\.Debug\.waitForDebugger|DebuggerWait", re.I
+)
 #: Frames that an engine's forward pass has, whoever calls it.
 INFERENCE = re.compile(
-    r"libllama|libggml|libwhisper|llama_(?:decode|encode|eval)|ggml_(?:graph_compute|backend)|lib(?:tensorflowlite|tflite|LiteRt|litert)"
-    r"|tflite::|org\.tensorflow\.lite\.\w*Interpreter|litertlm|litert_lm|libllm_inference|libmediapipe_tasks|LlmInference"
-    r"|tasks\.genai|libMNN|\bMNN::|libncnn|\bncnn::|libonnxruntime|onnxruntime|ai\.onnxruntime|libexecutorch|executorch"
-    r"|libtorch|org\.pytorch|librkllm|librknn|rkllm_|rknn_run|libmlc_llm|libtvm|tvm::runtime|mlc\.mlcllm|libQnn|libGenie"
-    r"|libSNPE|libpaddle|libneuronusdk|libneuron_adapter|ANeuralNetworks|libneuralnetworks|libopenvino|farm-engine", re.I,
-)  # fmt: skip
-_BINDER = re.compile(r"IPCThreadState|BpBinder|BinderProxy\.transact|BinderProxy_transact|binder_thread_read|binder_wait_for_work"
-                     r"|android\.os\.HwRemoteBinder|BpHwBinder|AServiceManager_waitForService")  # fmt: skip
-_IDLE = re.compile(r"nativePollOnce|MessageQueue\.next\b|MessageQueue_nativePollOnce|Looper::pollInner|Looper\.loopOnce$")
+    r"libllama|libggml|libwhisper|llama_(?:decode|encode|eval)|ggml_(?:graph_compute|backend)"
+    r"|lib(?:tensorflowlite|tflite|LiteRt|litert)"
+    r"|tflite::|org\.tensorflow\.lite\.\w*Interpreter|litertlm|litert_lm|libllm_inference"
+    r"|libmediapipe_tasks|LlmInference"
+    r"|tasks\.genai|libMNN|\bMNN::|libncnn|\bncnn::|libonnxruntime|onnxruntime|ai\.onnxruntime"
+    r"|libexecutorch|executorch"
+    r"|libtorch|org\.pytorch|librkllm|librknn|rkllm_|rknn_run|libmlc_llm|libtvm|tvm::runtime"
+    r"|mlc\.mlcllm|libQnn|libGenie"
+    r"|libSNPE|libpaddle|libneuronusdk|libneuron_adapter|ANeuralNetworks|libneuralnetworks|libopenvino"
+    r"|farm-engine",
+    re.I,
+)
+_BINDER = re.compile(
+    r"IPCThreadState|BpBinder|BinderProxy\.transact|BinderProxy_transact|binder_thread_read"
+    r"|binder_wait_for_work"
+    r"|android\.os\.HwRemoteBinder|BpHwBinder|AServiceManager_waitForService"
+)
+_IDLE = re.compile(
+    r"nativePollOnce|MessageQueue\.next\b|MessageQueue_nativePollOnce|Looper::pollInner" r"|Looper\.loopOnce$"
+)
 _LOCK = re.compile(
-    r"Monitor::Lock|Monitor_Enter|art::Mutex|pthread_mutex_lock|NonPI::MutexLock|__pthread_cond|pthread_cond_(?:timed)?wait"
-    r"|pthread_rwlock|sem_wait|std::__1::mutex::lock|__futex_wait|futex_wait|LockSupport\.park|Unsafe\.park|Object\.wait\b"
-    r"|ReentrantLock|CountDownLatch|FutureTask\.(?:get|awaitDone)|Semaphore\.acquire|Thread\.join|ReentrantReadWriteLock"
+    r"Monitor::Lock|Monitor_Enter|art::Mutex|pthread_mutex_lock|NonPI::MutexLock|__pthread_cond"
+    r"|pthread_cond_(?:timed)?wait"
+    r"|pthread_rwlock|sem_wait|std::__1::mutex::lock|__futex_wait|futex_wait|LockSupport\.park"
+    r"|Unsafe\.park|Object\.wait\b"
+    r"|ReentrantLock|CountDownLatch|FutureTask\.(?:get|awaitDone)|Semaphore\.acquire|Thread\.join"
+    r"|ReentrantReadWriteLock"
     r"|condition_variable::wait|AbstractQueuedSynchronizer"
-)  # fmt: skip
+)
 _DISK = re.compile(
-    r"\bf(?:data)?sync(?:_range)?\b|\b(?:__)?(?:p?read|p?write|open(?:at)?|fstat(?:at)?|fsync|rename(?:at)?|unlink(?:at)?|ftruncate|getdents)"
-    r"(?:v?(?:64)?)\+|\b(?:SyS|sys|__arm64_sys|do_sys)_(?:p?read|p?write|openat?|f(?:data)?sync|fsync)\w*|(?:f2fs|ext4|fuse|sdcardfs|jbd2)_"
-    r"|io_schedule|wait_on_page|lock_page|filemap_fault|submit_bio|blk_mq|request_wait_answer|libsqlite|SQLite(?:Connection|Session|Database|Program)"
-    r"|sqlite3|SharedPreferencesImpl\.(?:awaitLoaded|write|enforce)|QueuedWork\.waitToFinish|EditorImpl\.commit|libcore\.io\.(?:Linux|BlockGuardOs|IoBridge)"
-    r"|java\.io\.(?:File(?:In|Out)putStream|RandomAccessFile|UnixFileSystem|FileDescriptor\.sync)|FileChannelImpl|FileDispatcherImpl"
+    r"\bf(?:data)?sync(?:_range)?\b|\b(?:__)?(?:p?read|p?write|open(?:at)?|fstat(?:at)?|fsync"
+    r"|rename(?:at)?|unlink(?:at)?|ftruncate|getdents)"
+    r"(?:v?(?:64)?)\+|\b(?:SyS|sys|__arm64_sys|do_sys)_(?:p?read|p?write|openat?|f(?:data)?sync"
+    r"|fsync)\w*|(?:f2fs|ext4|fuse|sdcardfs|jbd2)_"
+    r"|io_schedule|wait_on_page|lock_page|filemap_fault|submit_bio|blk_mq|request_wait_answer"
+    r"|libsqlite|SQLite(?:Connection|Session|Database|Program)"
+    r"|sqlite3|SharedPreferencesImpl\.(?:awaitLoaded|write|enforce)|QueuedWork\.waitToFinish"
+    r"|EditorImpl\.commit|libcore\.io\.(?:Linux|BlockGuardOs|IoBridge)"
+    r"|java\.io\.(?:File(?:In|Out)putStream|RandomAccessFile|UnixFileSystem|FileDescriptor\.sync)"
+    r"|FileChannelImpl|FileDispatcherImpl"
     r"|java\.nio\.file\.Files|AtomicFile|BlockGuard|androidx\.room"
-)  # fmt: skip
-_MEMORY = re.compile(r"WaitForGcToComplete|try_to_free_pages|do_try_to_free|__alloc_pages_slowpath|direct_reclaim|shrink_(?:node|lruvec|slab)"
-                     r"|mem_cgroup_handle_over_high|swapin_readahead|do_swap_page|zram_")  # fmt: skip
-_SYSTEM_LIBRARY = re.compile(r"^/(?:system|apex|vendor|odm|product|system_ext)/|^\[|libart|libc\.so|libhwui|boot-?\w*\.oat|memfd:jit-cache|dalvik-jit")
+)
+_MEMORY = re.compile(
+    r"WaitForGcToComplete|try_to_free_pages|do_try_to_free|__alloc_pages_slowpath|direct_reclaim"
+    r"|shrink_(?:node|lruvec|slab)"
+    r"|mem_cgroup_handle_over_high|swapin_readahead|do_swap_page|zram_"
+)
+_SYSTEM_LIBRARY = re.compile(
+    r"^/(?:system|apex|vendor|odm|product|system_ext)/|^\[|libart|libc\.so|libhwui|boot-?\w*\.oat"
+    r"|memfd:jit-cache|dalvik-jit"
+)
 _APP_LIBRARY = re.compile(r"^/data/|^/mnt/(?:asec|expand)|base\.apk|\.apk!|split_config|/data/local/tmp|^[\w.\-]+\.so$")
 _WAITING_STATES = {"MONITOR", "BLOCKED"}
 #: Share of stalled time (10 s average, per cent) and CPU use from which the system itself is the cause.
@@ -51,7 +78,9 @@ _STARVED_TOTAL_PCT = 90.0
 _TOP = 6
 
 
-def of(stacks: Stacks, pid: int | None, process: str | None, cpu: Table, pressure: Mapping[str, float]) -> tuple[str, str]:
+def of(
+    stacks: Stacks, pid: int | None, process: str | None, cpu: Table, pressure: Mapping[str, float]
+) -> tuple[str, str]:
     """(cause, what says so: a frame or a figure)."""
     main = stacks.main(pid)
     if main is not None and main.frames:
@@ -132,8 +161,11 @@ def _of_figures(pid: int | None, process: str | None, cpu: Table, pressure: Mapp
 
 def _top(frames: list[Frame]) -> list[Frame]:
     """The innermost frames of each kind: kernel and native ones stand before the Java frame that called them."""
-    return [*[f for f in frames if f.kind == "kernel"][:_TOP], *[f for f in frames if f.kind == "native"][:_TOP],
-            *[f for f in frames if f.kind == "java"][:2]]  # fmt: skip
+    return [
+        *[f for f in frames if f.kind == "kernel"][:_TOP],
+        *[f for f in frames if f.kind == "native"][:_TOP],
+        *[f for f in frames if f.kind == "java"][:2],
+    ]
 
 
 def _words(frames: list[Frame], pattern: re.Pattern[str]) -> str:

@@ -11,18 +11,31 @@ import re
 _TRIGGERS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.I), trigger)
     for pattern, trigger in (
-        (r"did not then call (?:Service\.)?startForeground|ForegroundServiceDidNotStartInTime", "start_foreground_service"),
-        (r"(?:content|remote) ?provider .{0,200}not respond|ContentProvider not responding|timeout publishing content", "content_provider"),
-        (r"No response to on(?:Start|Stop)Job|\bjob (?:service|scheduler)|JobService|Timed out while (?:trying to bind|binding)"
-         r"|required notification not provided", "job"),
+        (
+            r"did not then call (?:Service\.)?startForeground|ForegroundServiceDidNotStartInTime",
+            "start_foreground_service",
+        ),
+        (
+            r"(?:content|remote) ?provider .{0,200}not respond|ContentProvider not responding"
+            r"|timeout publishing content",
+            "content_provider",
+        ),
+        (
+            r"No response to on(?:Start|Stop)Job|\bjob (?:service|scheduler)|JobService"
+            r"|Timed out while (?:trying to bind|binding)"
+            r"|required notification not provided",
+            "job",
+        ),
         (r"^\W*Broadcast of |BroadcastReceiver|receiver during timeout", "broadcast"),
         (r"executing service|foreground service of .{0,80}did not stop|SHORT_SERVICE", "executing_service"),
-        (r"dispatching ?timed ?out|is not responding\. Waited|does not have a focused window|no window has focus"
-         r"|no focused window|Waiting (?:to send .{0,20}key event|because )|window has not finished processing"
-         r"|It has been [\d.]{1,12}ms since event|is not responding\.\s+It has been|Input channel is not registered",
-         "input_dispatch"),
+        (
+            r"dispatching ?timed ?out|is not responding\. Waited|does not have a focused window|no window has focus"
+            r"|no focused window|Waiting (?:to send .{0,20}key event|because )|window has not finished processing"
+            r"|It has been [\d.]{1,12}ms since event|is not responding\.\s+It has been|Input channel is not registered",
+            "input_dispatch",
+        ),
     )
-)  # fmt: skip
+)
 _WAITED = re.compile(
     r"[Ww]aited (\d{1,9}(?:\.\d{1,6})?) ?ms|waited (\d{1,6}(?:\.\d{1,6})?) ?s(?:econds)?\b"
     r"|([\d.]{1,12})ms since wait started"

@@ -8,26 +8,33 @@ file and the exit records speaks of one process is one ANR, unless one source re
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 from farm.evidence.anr import causes, reasons
+from farm.evidence.anr.record import MAX_REASON, Anr
 from farm.evidence.anr.stacks import Stacks
 from farm.evidence.cpu_usage import Table
 from farm.evidence.lines import Facts, Line, split
 
 MAX_ANRS = 200
-MAX_REASON = 2_000
-_CPU_ROWS_SHOWN = 20
 
-_HEADER = re.compile(r"\bANR in (?!Window\{|input window|gesture monitor|ActivityRecord\{|null\b)([^\s(,]{1,200})(?: \((.{1,300}?)\))?(?:,|\s|$)")
+_HEADER = re.compile(
+    r"\bANR in (?!Window\{|input window|gesture monitor|ActivityRecord\{"
+    r"|null\b)([^\s(,]{1,200})(?: \((.{1,300}?)\))?(?:,|\s|$)"
+)
 _OLD_HEADER = re.compile(r"ANR \(application not responding\) in process: (\S{1,200})")
 _EVENT = re.compile(r"^\[(?:(\d{1,6}),)?(\d{1,10}),([^,\]]{1,200}),(-?\d{1,12}),(.*?)\]?$")
-_WINDOW = re.compile(r"^(?:ANR in (?:Window\{\w+ u\d+ |ActivityRecord\{\w+ u\d+ |input window owned by |gesture monitor owned by )"
-                     r"|Input event dispatching timed out )")  # fmt: skip
+_WINDOW = re.compile(
+    r"^(?:ANR in (?:Window\{\w+ u\d+ |ActivityRecord\{\w+ u\d+ |input window owned by "
+    r"|gesture monitor owned by )"
+    r"|Input event dispatching timed out )"
+)
 _PACKAGE = re.compile(r"([a-zA-Z]\w*(?:\.\w+)+)/(\S{1,200}?)[\s})]")
 _OWNED = re.compile(r"owned by pid[:=] ?(\d{1,10})")
-_FIELD = re.compile(r"^\s*(PID|Pid|Process|Package|Flags|Foreground|Subject|Reason|Parent|Activity|ErrorId|Frozen|Load|Time|ANR time|Window"
-                    r"|Cmd line|Cmdline)\s?: ?(.*)$")  # fmt: skip
+_FIELD = re.compile(
+    r"^\s*(PID|Pid|Process|Package|Flags|Foreground|Subject|Reason|Parent|Activity|ErrorId|Frozen|Load"
+    r"|Time|ANR time|Window"
+    r"|Cmd line|Cmdline)\s?: ?(.*)$"
+)
 _PRESSURE_OF = re.compile(r"Output from /proc/pressure/(\w+)")
 _PRESSURE = re.compile(r"^\s*(some|full) avg10=(\d{1,3}(?:\.\d+)?) ")
 _TRACE = re.compile(r"^-{4,} (?:Waiting Channels: |dumping )?pid:? (\d{1,10}) at ")
@@ -38,57 +45,12 @@ _EXIT_PID = re.compile(r"\bpid=(\d{1,10}) realUid=")
 _EXIT = re.compile(r"\bprocess=(\S{1,200}) reason=6 \(ANR\)")
 _DESCRIPTION = re.compile(r"description=(.*?)(?: state=| trace=|$)")
 _RECORD = re.compile(r"ProcessRecord\{\w+ (\d{1,10}):([^/\s}]{1,200})")
-_REASON = re.compile(r"^\s*(?:Input dispatching timed out|keyDispatchingTimedOut|Broadcast of Intent|executing service |Context\.startForegroundService\(\)"
-                     r"|ContentProvider not responding|No response to on\w+Job)")  # fmt: skip
+_REASON = re.compile(
+    r"^\s*(?:Input dispatching timed out|keyDispatchingTimedOut|Broadcast of Intent|executing service "
+    r"|Context\.startForegroundService\(\)"
+    r"|ContentProvider not responding|No response to on\w+Job)"
+)
 _LOGGERS = re.compile(r"ActivityManager|A[Nn][Rr]Manager|^Anr|^am_anr$|WindowManager|ActivityTaskManager|^$")
-
-
-@dataclass(slots=True)
-class Anr:
-    """One application that did not respond. None: nothing says so."""
-
-    process: str | None = None
-    pid: int | None = None
-    reason: str | None = None
-    activity: str | None = None
-    load: list[float] | None = None
-    extras: dict[str, object] = field(default_factory=dict)
-    pressure: dict[str, float] = field(default_factory=dict)
-    cpu: Table = field(default_factory=Table)
-    stacks: Stacks = field(default_factory=Stacks)
-    sources: set[str] = field(default_factory=set)
-    traced: bool = False
-
-    @property
-    def empty(self) -> bool:
-        return self.pid is None and self.reason is None and self.load is None and not self.cpu.rows
-
-    def facts(self) -> Facts:
-        cause, basis = causes.of(self.stacks, self.pid, self.process, self.cpu, self.pressure)
-        found: Facts = {
-            "process": self.process,
-            "pid": self.pid,
-            "waited_ms": reasons.waited_ms(self.reason),
-            "activity": self.activity,
-            "trigger": reasons.trigger(self.reason),
-            "reason": self.reason,
-            "cause": cause,
-            "cause_basis": basis or None,
-            "load": self.load,
-            **reasons.details(self.reason),
-            **self.extras,
-            **self.pressure,
-        }
-        cpu = self.cpu.facts(_CPU_ROWS_SHOWN)
-        if cpu:
-            found["cpu"] = cpu
-        if main := self.stacks.main(self.pid):
-            found["main_thread"] = {"state": main.state, "frames": [frame.words() for frame in main.frames[:12]]}
-            found["wait_chain"] = [
-                {"thread": t.name, "tid": t.tid, "state": t.state, "waits_for": t.waits_for, "at": t.frames[0].words() if t.frames else None}
-                for t in self.stacks.chain(main)
-            ]  # fmt: skip
-        return found
 
 
 class AnrParser:
@@ -236,7 +198,7 @@ class AnrParser:
         if line.bare and name in ("PID", "Pid") and self._entry:
             self._entry["PID"] = value
         elif anr is not None:
-            _put(anr, name, value)
+            anr.put(name, value)
         return True
 
     def _entry_field(self, name: str, value: str) -> None:
@@ -319,9 +281,14 @@ class AnrParser:
             self._exit_pid = int(match[1])
         if match := _EXIT.search(text):
             self._claim("exit", process=match[1], pid=self._exit_pid)
-        elif "description=" in text and self._last is not None and "exit" in self._last.sources and self._last.reason is None:
-            if match := _DESCRIPTION.search(text):
-                self._last.reason = match[1].strip()[:MAX_REASON]
+        elif (
+            "description=" in text
+            and self._last is not None
+            and "exit" in self._last.sources
+            and self._last.reason is None
+        ):
+            described = _DESCRIPTION.search(text)
+            self._last.reason = described[1].strip()[:MAX_REASON] if described else None
 
     def finish(self) -> Facts:
         anrs = [anr for anr in self.anrs if not (anr.empty and anr.process is None)]
@@ -347,29 +314,17 @@ def _header_is_real(line: Line, text: str) -> bool:
     """A report begins its line; only a copy that lost its columns has words of the log before it."""
     before = text.partition("ANR in ")[0].strip()
     if before == "":
-        return line.tag is None or line.tag == "" or line.level in ("E", "I", "W", "F", "A", None) or bool(_LOGGERS.search(line.tag))
+        return (
+            line.tag is None
+            or line.tag == ""
+            or line.level in ("E", "I", "W", "F", "A", None)
+            or bool(_LOGGERS.search(line.tag))
+        )
     return bool(re.search(r"(?:ActivityManager|A[Nn][Rr]Manager)\W*$", before))
 
 
 def _same_name(one: str, other: str) -> bool:
     return one == other or one.split(":")[0] == other.split(":")[0]
-
-
-def _put(anr: Anr, name: str, value: str) -> None:
-    if name in ("PID", "Pid") and value.split(" ")[0].isdigit():
-        anr.pid = int(value.split(" ")[0][:10])
-    elif name in ("Reason", "Subject"):
-        anr.reason = value[:MAX_REASON]
-    elif name == "Load":
-        parts = [part.strip() for part in value.split("/")]
-        if len(parts) == 3 and all(re.fullmatch(r"\d{1,6}(?:\.\d{1,6})?", part) for part in parts):
-            anr.load = [float(part) for part in parts]
-    elif name == "Activity":
-        anr.activity = value[:300]
-    elif name == "ErrorId":
-        anr.extras["error_id"] = value[:80]
-    elif name == "Frozen":
-        anr.extras["frozen"] = value == "true"
 
 
 def _first(found: list[Facts], key: str) -> object:

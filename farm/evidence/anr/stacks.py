@@ -23,17 +23,22 @@ MAX_FRAME_CHARS = 500
 MAX_CHAIN = 16
 
 _HEAD = re.compile(
-    r'^\s*"(.{0,200}?)" (?:daemon )?(?:prio=(-?\d{1,3}) )?(?:tid=(\d{1,8}) )?(?:sysTid=(\d{1,10})|([A-Za-z]\w{2,40}))?(?:\s.*)?$'
+    r'^\s*"(.{0,200}?)" (?:daemon )?(?:prio=(-?\d{1,3}) )?(?:tid=(\d{1,8}) )?'
+    r"(?:sysTid=(\d{1,10})|([A-Za-z]\w{2,40}))?(?:\s.*)?$"
 )
 _SYSTID = re.compile(r"\bsysTid=(\d{1,10})")
 _STATE = re.compile(r"\bstate=([A-Z])\b")
 _NATIVE = re.compile(
-    r"(?:native: )?#(\d{1,3})\s+pc ([0-9a-fA-F]{1,16})\s+(\S+(?: \(deleted\))?)?(?: \(offset 0x[0-9a-f]+\))?(?:\s+\((.{1,300}?)\)?)?"
+    r"(?:native: )?#(\d{1,3})\s+pc ([0-9a-fA-F]{1,16})\s+(\S+(?: \(deleted\))?)?(?: \(offset 0x[0-9a-f"
+    r"]+\))?(?:\s+\((.{1,300}?)\)?)?"
     r"(?: \(BuildId: .*)?\s*$"
 )
 _KERNEL = re.compile(r"kernel: (?:\(couldn't|([\w.$]+)\+)")
 _JAVA = re.compile(r"^\s*at ([\w.$<>\-/]+) ?\((.{0,200})\)?")
-_LOCK = re.compile(r"- (waiting to lock|locked|waiting on|sleeping on|parking to wait for)\s+<(?:0x)?(\w+)>(?: \((?:a )?(.{0,200}?)\))?(.*)")
+_LOCK = re.compile(
+    r"- (waiting to lock|locked|waiting on|sleeping on"
+    r"|parking to wait for)\s+<(?:0x)?(\w+)>(?: \((?:a )?(.{0,200}?)\))?(.*)"
+)
 _HELD = re.compile(r"held by (?:thread |tid=)(\d{1,8})")
 
 

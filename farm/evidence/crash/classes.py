@@ -11,8 +11,13 @@ _MESSAGES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern, flags))
     for name, pattern, flags in (
         ("heap_corruption_scudo", r"Scudo (?:ERROR|CHECK|OOM)|scudo::", 0),
-        ("heap_corruption", r"heap corruption|HEAP MEMORY CORRUPTION|invalid address or address of corrupt block|corrupted (?:size|double)"
-         r"|double free or corruption|malloc\(\): |free\(\): invalid|invalid heap address", re.I),
+        (
+            "heap_corruption",
+            r"heap corruption|HEAP MEMORY CORRUPTION|invalid address or address of corrupt block"
+            r"|corrupted (?:size|double)"
+            r"|double free or corruption|malloc\(\): |free\(\): invalid|invalid heap address",
+            re.I,
+        ),
         ("hwasan", r"HWAddressSanitizer|tag-mismatch on address", 0),
         ("asan", r"ERROR: AddressSanitizer", 0),
         ("ubsan", r"^ubsan: |UndefinedBehaviorSanitizer", 0),
@@ -21,22 +26,45 @@ _MESSAGES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("fdsan_abort", r"fdsan: ", 0),
         ("cfi_failure", r"CFI: |control flow integrity", 0),
         ("jni_error", r"JNI (?:DETECTED ERROR|FatalError)", 0),
-        ("gpu_device_lost", r"DeviceLost|DEVICE_LOST|device (?:is |was )?lost|GPU (?:device )?(?:hang|lost)|CONTEXT_LOST", re.I),
-        ("gpu_alloc_failure", r"CL_(?:INVALID_BUFFER_SIZE|MEM_OBJECT_ALLOCATION_FAILURE|OUT_OF_RESOURCES|OUT_OF_HOST_MEMORY)"
-         r"|(?:OpenCL|clCreateBuffer|clEnqueue\w*|clCreateImage).{0,120}(?:code|error|err)\W{0,3}-(?:4|5|6|61)\b"
-         r"|Error_?Out_?Of_?(?:Device|Host|Pool)_?Memory|VK_ERROR_(?:OUT_OF|FRAGMENTED)_\w*|GL_OUT_OF_MEMORY"
-         r"|ggml_vulkan: .{0,80}[Mm]emory allocation|Device memory allocation of size", re.I),
-        ("allocation_failure", r"bad_alloc|OutOfMemoryError|out of memory|(?:failed|unable) to allocate|allocation (?:of \d+ \w+ )?failed"
-         r"|insufficient memory|Cannot allocate memory|not enough memory|std::length_error", re.I),
-        ("dlopen_failed", r"dlopen failed|UnsatisfiedLinkError|cannot locate symbol|has bad ELF magic|is 32-bit instead of 64-bit"
-         r"|is 64-bit instead of 32-bit", 0),
+        (
+            "gpu_device_lost",
+            r"DeviceLost|DEVICE_LOST|device (?:is |was )?lost|GPU (?:device )?(?:hang|lost)|CONTEXT_LOST",
+            re.I,
+        ),
+        (
+            "gpu_alloc_failure",
+            r"CL_(?:INVALID_BUFFER_SIZE|MEM_OBJECT_ALLOCATION_FAILURE|OUT_OF_RESOURCES|OUT_OF_HOST_MEMORY)"
+            r"|(?:OpenCL|clCreateBuffer|clEnqueue\w*|clCreateImage).{0,120}(?:code|error|err)\W{0,3}-(?:4|5|6|61)\b"
+            r"|Error_?Out_?Of_?(?:Device|Host|Pool)_?Memory|VK_ERROR_(?:OUT_OF|FRAGMENTED)_\w*|GL_OUT_OF_MEMORY"
+            r"|ggml_vulkan: .{0,80}[Mm]emory allocation|Device memory allocation of size",
+            re.I,
+        ),
+        (
+            "allocation_failure",
+            r"bad_alloc|OutOfMemoryError|out of memory|(?:failed|unable) to allocate"
+            r"|allocation (?:of \d+ \w+ )?failed"
+            r"|insufficient memory|Cannot allocate memory|not enough memory|std::length_error",
+            re.I,
+        ),
+        (
+            "dlopen_failed",
+            r"dlopen failed|UnsatisfiedLinkError|cannot locate symbol|has bad ELF magic"
+            r"|is 32-bit instead of 64-bit"
+            r"|is 64-bit instead of 32-bit",
+            0,
+        ),
         ("linker_namespace", r"is not accessible for the namespace", 0),
         ("dlopen_failed", r"CANNOT LINK EXECUTABLE|error while loading shared libraries", 0),
-        ("assertion_abort", r"\bassert(?:ion)?\b.{0,300}\bfail|GGML_ASSERT|Assertion|Check failed|CHECK failed|CHECK\(|_CHECK|\[FATAL:|DCHECK"
-         r"|assert\w* \(|\bASSERT\b|RET_CHECK", re.I),
+        (
+            "assertion_abort",
+            r"\bassert(?:ion)?\b.{0,300}\bfail|GGML_ASSERT|Assertion|Check failed|CHECK failed|CHECK\(|_CHECK"
+            r"|\[FATAL:|DCHECK"
+            r"|assert\w* \(|\bASSERT\b|RET_CHECK",
+            re.I,
+        ),
         ("uncaught_exception", r"terminating (?:due to|with) uncaught|uncaught exception", re.I),
     )
-)  # fmt: skip
+)
 _BY_CODE = {
     "SEGV_MTESERR": "mte_tag_check_sync",
     "SEGV_MTEAERR": "mte_tag_check_async",

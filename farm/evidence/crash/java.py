@@ -22,10 +22,14 @@ _PROCESS = re.compile(r"^\s*Process: ([^\s,]{1,200})(?:, PID: (\d{1,10}))?")
 _PID = re.compile(r"^\s*PID: (\d{1,10})\s*$")
 _EXCEPTION = re.compile(
     r"^\s*(?:Exception in thread \"(?P<thread>[^\"]{1,100})\" )?(?P<cause>Caused by: )?"
-    r"(?P<name>(?:[a-zA-Z_][\w$]*\.){1,12}[A-Z][\w$]*(?:Exception|Error|Throwable|Failure|Timeout|Interrupt\w*|Death)[\w$]*)(?P<message>:.*)?\s*$"
+    r"(?P<name>(?:[a-zA-Z_][\w$]*\.){1,12}[A-Z][\w$]*(?:Exception|Error|Throwable|Failure|Timeout"
+    r"|Interrupt\w*|Death)[\w$]*)(?P<message>:.*)?\s*$"
 )
 _FRAME = re.compile(r"^\s*at ((?:[\w$<>\-/]+\.)+[\w$<>\-]+) ?\((.{0,200})\)")
-_EVENT = re.compile(r"^\[(?:\d{1,6},)?(\d{1,10}),\d{1,6},([^,]{1,200}),-?\d{1,12},([\w.$]{1,200}),(.*)\]?$|^\[(\d{1,10}),([^,]{1,200}),-?\d{1,12},([\w.$]+),(.*)\]?$")
+_EVENT = re.compile(
+    r"^\[(?:\d{1,6},)?(\d{1,10}),\d{1,6},([^,]{1,200}),-?\d{1,12},([\w.$]{1,200}),(.*)\]?$"
+    r"|^\[(\d{1,10}),([^,]{1,200}),-?\d{1,12},([\w.$]+),(.*)\]?$"
+)
 _ENTRY = re.compile(r"^\d{4}-\d\d-\d\d [\d:.]+ (\w+) \((?:compressed )?text")
 
 
@@ -80,7 +84,9 @@ class JavaCrashes:
         """Whether the line belongs to such a block."""
         text = line.text
         if "FATAL EXCEPTION" in text and (match := _FATAL.search(text)):
-            self._begin(line, JavaCrash(None, line.pid, match["thread"].strip() or None, bool(match["system"]), fatal=True))
+            self._begin(
+                line, JavaCrash(None, line.pid, match["thread"].strip() or None, bool(match["system"]), fatal=True)
+            )
             return True
         if line.tag in ("am_crash",) and (event := _EVENT.match(text)):
             self._event(event)

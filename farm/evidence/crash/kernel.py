@@ -16,25 +16,53 @@ MAX_FAULTS = 200
 MAX_LINE = 400
 
 _PANIC = re.compile(r"\bKernel panic - not syncing(?:: (.{0,300}))?", re.I)
-_OOPS = re.compile(r"Unable to handle kernel |Internal error: (?:Oops|synchronous|undefined)|BUG: (?:unable|KASAN|scheduling)|kernel BUG at ")
+_OOPS = re.compile(
+    r"Unable to handle kernel |Internal error: (?:Oops|synchronous|undefined)|BUG: (?:unable|KASAN"
+    r"|scheduling)|kernel BUG at "
+)
 _BOOT_REASON = re.compile(
-    r"(?:last boot ?reason|boot ?reason|reboot ?reason|reset ?reason|power ?(?:up|on) ?reason|sys\.boot\.reason(?:\.last)?|ro\.boot\.bootreason"
-    r"|PMIC.{0,20}power-o(?:n|ff) reason)(?:\]?\s*[:=]|\s+is)\s*\[?(?:0x[0-9a-f]+ ?[-:(]* ?)?([^\]\n]{1,120})", re.I,
-)  # fmt: skip
-_WATCHDOG_REASON = re.compile(r"watchdog|\bwdt|wdog|\bwd_?reset|apc[ _]wd|\bwd\b|hw_wdt|sec_wdt|dog ?bite|dog ?bark", re.I)
-_WATCHDOG = re.compile(r"watchdog (?:bark|bite)|(?:non-secure|secure) (?:wdog|watchdog) (?:bark|bite)|apps? watchdog|RST_STAT.{0,60}(?:WDT|WATCHDOG)(?:_?RESET|RST)"
-                       r"|last reset (?:was|is due to) .{0,40}(?:watchdog|wdt)", re.I)  # fmt: skip
+    r"(?:last boot ?reason|boot ?reason|reboot ?reason|reset ?reason|power ?(?:up|on) ?reason"
+    r"|sys\.boot\.reason(?:\.last)?|ro\.boot\.bootreason"
+    r"|PMIC.{0,20}power-o(?:n|ff) reason)(?:\]?\s*[:=]|\s+is)\s*\[?(?:0x[0-9a-f]+ ?[-:(]* ?)?([^\]\n]{1,120})",
+    re.I,
+)
+_WATCHDOG_REASON = re.compile(
+    r"watchdog|\bwdt|wdog|\bwd_?reset|apc[ _]wd|\bwd\b|hw_wdt|sec_wdt|dog ?bite|dog ?bark", re.I
+)
+_WATCHDOG = re.compile(
+    r"watchdog (?:bark|bite)|(?:non-secure|secure) (?:wdog|watchdog) (?:bark|bite)|apps? watchdog"
+    r"|RST_STAT.{0,60}(?:WDT|WATCHDOG)(?:_?RESET|RST)"
+    r"|last reset (?:was|is due to) .{0,40}(?:watchdog|wdt)",
+    re.I,
+)
 _SYSTEM_WATCHDOG = re.compile(r"\*\*\* WATCHDOG KILLING SYSTEM PROCESS: (.{0,500})")
 _GPU = (
-    ("mali", re.compile(r"\bmali\b.{0,80}(?:GPU fault|Unhandled Page fault|unhandled page fault|job fault|GPU hang|t6xx: GPU fault|Reset failed|resetting gpu)"
-                        r"|CS_FA(?:ULT|TAL)\.EXCEPTION_TYPE|\bpanthor.{0,60}fault", re.I)),
-    ("kgsl", re.compile(r"\bkgsl\b.{0,80}(?:fault|hang|gpu timeout|fence timeout)|GPU PAGE FAULT|\|kgsl\w*\|.{0,80}fault"
-                        r"|Adreno-GSL.{0,200}errno 35|IOCTL_KGSL\w+\) failed: errno 35|adreno.{0,40}(?:hang|fault) detected", re.I)),
-    ("msm drm", re.compile(r"\*\*\* gpu fault: iova|\bmsm\w*[ :].{0,60}(?:gpu fault|hangcheck detected|gpu lockup)", re.I)),
+    (
+        "mali",
+        re.compile(
+            r"\bmali\b.{0,80}(?:GPU fault|Unhandled Page fault|unhandled page fault|job fault|GPU hang"
+            r"|t6xx: GPU fault|Reset failed|resetting gpu)"
+            r"|CS_FA(?:ULT|TAL)\.EXCEPTION_TYPE|\bpanthor.{0,60}fault",
+            re.I,
+        ),
+    ),
+    (
+        "kgsl",
+        re.compile(
+            r"\bkgsl\b.{0,80}(?:fault|hang|gpu timeout|fence timeout)|GPU PAGE FAULT|\|kgsl\w*\|.{0,80}fault"
+            r"|Adreno-GSL.{0,200}errno 35|IOCTL_KGSL\w+\) failed: errno 35|adreno.{0,40}(?:hang"
+            r"|fault) detected",
+            re.I,
+        ),
+    ),
+    (
+        "msm drm",
+        re.compile(r"\*\*\* gpu fault: iova|\bmsm\w*[ :].{0,60}(?:gpu fault|hangcheck detected|gpu lockup)", re.I),
+    ),
     ("panfrost", re.compile(r"\bpanfrost\b.{0,80}(?:gpu sched timeout|Unhandled Page fault|js fault)", re.I)),
     ("powervr", re.compile(r"PVR_K.{0,120}(?:HWR|Recovery \d|page fault|lockup)|\brogue\b.{0,60}lockup", re.I)),
     ("lima", re.compile(r"\blima\b.{0,60}(?:task error|mmu page fault|fail to save)", re.I)),
-)  # fmt: skip
+)
 _NO_FAULT = re.compile(r"detect\w*: PASSED|fault[ _]?(?:handler|detect)\w* (?:init|regist|enabled)|Probe:", re.I)
 _PID = re.compile(r"\bpid[:= ]{1,3}(\d{1,10})\b|\bprocess .{1,40}\((\d{1,10})\)", re.I)
 

@@ -1,7 +1,7 @@
 """Who was killed to get memory back: Android's lmkd, the kernel's low-memory killer, the kernel's out-of-memory killer.
 
-    lowmemorykiller: Kill 'com.example' (17933), uid 10446, oom_score_adj 0 to free 140528kB rss, 37404kB swap; reason: …
-    lowmemorykiller: Killing 'd.process.media' (2846), adj 999,\\n  to free 81288kB on behalf of 'kswapd0' (136) because …
+    lowmemorykiller: Kill 'com.example' (17933), uid 10446, oom_score_adj 0 to free 140528kB rss; reason: …
+    lowmemorykiller: Killing 'd.process.media' (2846), adj 999,\\n  to free 81288kB on behalf of 'kswapd0' (136) …
     Out of memory: Killed process 4242 (farm-engine) total-vm:…kB, anon-rss:…kB, … oom_score_adj:900
 
 The kernel knows a process by the last 15 characters of its name (`victim_comm`). Sources: AOSP `lmkd.cpp`, the kernel's
@@ -30,7 +30,9 @@ _SWAP = re.compile(r"(\d{1,12}) ?kB swap")
 _ANON = re.compile(r"anon-rss:(\d{1,12})kB")
 _REASON = re.compile(r"reason: (.{1,200})")
 _KILLINFO = re.compile(r"^\[(\d{1,10}),(\d{1,10}),(-?\d{1,5}),(-?\d{1,5}),(\d{1,12})")
-_AM_KILL = re.compile(r"^\[(?:\d{1,6},)?(\d{1,10}),([^,\]]{1,200}),(-?\d{1,5}),((?:lmk|low ?mem|oom).{0,200}?)\]?$", re.I)
+_AM_KILL = re.compile(
+    r"^\[(?:\d{1,6},)?(\d{1,10}),([^,\]]{1,200}),(-?\d{1,5}),((?:lmk|low ?mem|oom).{0,200}?)\]?$", re.I
+)
 _DIED = re.compile(r"Process (\S{1,200}) \(pid (\d{1,10})\) has died:? ?(.{0,60})")
 _EXIT_INFO = re.compile(r"\bprocess=(\S{1,200}) reason=3 \(LOW_MEMORY\)")
 
@@ -116,7 +118,13 @@ class LowMemoryKills:
         self._read(kill, rest)
 
     def _read(self, kill: LowMemoryKill, rest: str) -> None:
-        for attribute, pattern in (("freed_kb", _FREED), ("freed_kb", _ANON), ("oom_score_adj", _ADJ), ("uid", _UID), ("swap_kb", _SWAP)):
+        for attribute, pattern in (
+            ("freed_kb", _FREED),
+            ("freed_kb", _ANON),
+            ("oom_score_adj", _ADJ),
+            ("uid", _UID),
+            ("swap_kb", _SWAP),
+        ):
             if getattr(kill, attribute) is None and (match := pattern.search(rest)):
                 setattr(kill, attribute, int(match[1]))
         if kill.reason is None and (match := _REASON.search(rest)):

@@ -28,7 +28,8 @@ _CODE = r"(?:,? code=?\(?:? ?(-?\d{1,10})(?: \((\w{1,40})[^)]{0,100}\))?\)?)?"
 _SIGNAL = re.compile(rf"^\s*signal (\d{{1,3}}) \((\w{{1,20}})\){_CODE}(?:, fault addr:? (\S{{1,40}}))?")
 _LIBC = re.compile(
     rf"Fatal signal (\d{{1,3}}) \((\w{{1,20}})\){_CODE}(?: at (0x[0-9a-fA-F]{{1,16}}) \(code=(-?\d{{1,10}})\))?"
-    r"(?:, fault addr:? (\S{1,40}))?(?: in tid (\d{1,10})(?: \((.{0,100}?)\))?)?(?:, thread (\d{1,10}) \((.{0,100}?)\))?"
+    r"(?:, fault addr:? (\S{1,40}))?(?: in tid (\d{1,10})(?: \((.{0,100}?)\))?)?(?:, thread (\d{1,10})"
+    r" \((.{0,100}?)\))?"
     r"(?:, pid (\d{1,10})(?: \((.{0,200}?)\))?)?\s*$"
 )
 _ABORT = re.compile(r"^\s*Abort message: ?'?(.{0,8000})$")
@@ -139,10 +140,20 @@ class NativeCrashes:
         number, name, _, code, old_addr, _, addr, tid, thread, old_tid, old_thread, pid, process = match.groups()
         who = int(pid) if pid else line.pid
         crash = Crash(
-            int(number), name, code, _address(addr or old_addr), who, _int(tid or old_tid) or line.tid, thread or old_thread, process
-        )  # fmt: skip
+            int(number),
+            name,
+            code,
+            _address(addr or old_addr),
+            who,
+            _int(tid or old_tid) or line.tid,
+            thread or old_thread,
+            process,
+        )
         self._elsewhere = False
-        if not any(c.pid == who and c.tid == crash.tid and c.signal == crash.signal and i in self._full for i, c in enumerate(self._found)):
+        if not any(
+            c.pid == who and c.tid == crash.tid and c.signal == crash.signal and i in self._full
+            for i, c in enumerate(self._found)
+        ):
             self._put(crash)
 
     def _head(self, match: re.Match[str]) -> None:
@@ -199,9 +210,13 @@ class NativeCrashes:
             self._found[-1] = replace(self._found[-1], abort_message=text.rstrip()[:MAX_MESSAGE])
 
     def _more_message(self, text: str) -> bool:
-        """A message with line breaks goes on to its closing quote; if none comes soon, one line is all that is certain."""
+        """A message with line breaks goes on to its closing quote; without one, the first line stands."""
         assert self._message is not None
-        over = len(self._message) >= _MESSAGE_LINES or _FRAME.match(text) or re.match(r"^\s+[rx]\d{1,2} +[0-9a-f]{8}", text)
+        over = (
+            len(self._message) >= _MESSAGE_LINES
+            or _FRAME.match(text)
+            or re.match(r"^\s+[rx]\d{1,2} +[0-9a-f]{8}", text)
+        )
         if over or text.startswith(("backtrace:", "pid: ", "*** ***")):
             self._message = None
             return False

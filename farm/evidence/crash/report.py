@@ -21,12 +21,19 @@ MAX_SHOWN = 100
 
 #: What a process says of its own end, without a signal's block behind it.
 _SAYING = re.compile(
-    r"terminating (?:due to|with)|libc\+\+abi|terminate called|DeviceLost|DEVICE_LOST|device lost|OpenCL [Ee]rror|CL_[A-Z]{3,}_|VK_ERROR"
-    r"|OutOfDeviceMemory|OutOfHostMemory|dlopen failed|not accessible for the namespace|CANNOT LINK EXECUTABLE|error while loading shared"
-    r"|GGML_ASSERT|bad_alloc|FORTIFY: |fdsan: |Scudo ERROR|assertion .{0,300} failed|Assertion .{0,300} failed|Check failed: "
+    r"terminating (?:due to|with)|libc\+\+abi|terminate called|DeviceLost|DEVICE_LOST|device lost"
+    r"|OpenCL [Ee]rror|CL_[A-Z]{3,}_|VK_ERROR"
+    r"|OutOfDeviceMemory|OutOfHostMemory|dlopen failed|not accessible for the namespace"
+    r"|CANNOT LINK EXECUTABLE|error while loading shared"
+    r"|GGML_ASSERT|bad_alloc|FORTIFY: |fdsan: |Scudo ERROR|assertion .{0,300} failed"
+    r"|Assertion .{0,300} failed|Check failed: "
     r"|failed to allocate|AddressSanitizer|Segmentation fault|[Ii]llegal instruction|GL_OUT_OF_MEMORY|what\(\): "
 )
-_SHELL = {"Segmentation fault": ("SIGSEGV", 11), "segmentation fault": ("SIGSEGV", 11), "llegal instruction": ("SIGILL", 4)}
+_SHELL = {
+    "Segmentation fault": ("SIGSEGV", 11),
+    "segmentation fault": ("SIGSEGV", 11),
+    "llegal instruction": ("SIGILL", 4),
+}
 _GPU_CLASSES = ("gpu_device_lost", "gpu_alloc_failure")
 _LINKER = ("dlopen_failed", "linker_namespace")
 
@@ -59,7 +66,9 @@ class CrashParser:
     def _say(self, line: Line) -> None:
         text = line.text.strip()
         signal = next((value for word, value in _SHELL.items() if word in text), None)
-        name = classes.by_message(text) or ("illegal_instruction" if signal and signal[1] == 4 else "native_crash" if signal else None)
+        name = classes.by_message(text) or (
+            "illegal_instruction" if signal and signal[1] == 4 else "native_crash" if signal else None
+        )
         if name is None or len(self._sayings) >= MAX_SAYINGS:
             return
         self._native.context(line.pid, text)
@@ -97,7 +106,9 @@ class CrashParser:
     def _system(self, kernel: dict[str, Any]) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         if "system_watchdog" in kernel:
-            found.append({"class": "system_server_crash", "process": "system_server", "message": kernel["system_watchdog"]})
+            found.append(
+                {"class": "system_server_crash", "process": "system_server", "message": kernel["system_watchdog"]}
+            )
         if kernel["kernel_panic"]:
             found.append({"class": "kernel_panic", "message": kernel["panic_reason"]})
         elif "kernel_oops" in kernel:
