@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
@@ -17,6 +17,8 @@ from farm.store.queue import Broken
 _ALL = frozenset({"team", "token"})
 #: Changes that the planner follows.
 TOPICS = frozenset({"run", "job", "device", "attempt", "reservation", "hold"}) | _ALL
+#: Every device is looked at so often.
+LOOK_EVERY = timedelta(seconds=1)
 
 
 @dataclass(slots=True)
@@ -25,6 +27,8 @@ class Heard:
 
     jobs: set[int] = field(default_factory=set)
     runs: set[int] = field(default_factory=set)
+    devices: set[int] = field(default_factory=set)
+    fleet: bool = False  # something about devices, whichever
     reservations: bool = False
     everything: bool = False
 
@@ -36,6 +40,10 @@ class Heard:
                 self.jobs.add(int(change.ref))
             elif change.topic == "run":
                 self.runs.add(int(change.ref))
+            elif change.topic == "device":
+                self.devices.add(int(change.ref))
+            elif change.topic == "hold":
+                self.fleet = True
             elif change.topic == "reservation":
                 self.reservations = True
             elif change.topic in _ALL:
@@ -51,17 +59,20 @@ class Mirror:
         self.broken: dict[int, Broken] = {}
         self.arrived: set[Key] = set()
         self._quotas = queue.Limits()
+        self._changed: set[int] = set()  # devices that were heard of and not looked at since
+        self._looked_at: datetime | None = None  # at every device
 
     def rebuild(self, session: Session, now: datetime) -> None:
         """Read everything anew."""
         before = self.index.jobs
         self._quotas = queue.limits(session)
         self.index, broken = queue.index(session, now)
+        self._changed, self._looked_at = set(), now
         self.broken = {entry.job_id: entry for entry in broken}
         self.arrived |= {key for key, job in self.index.jobs.items() if before.get(key) != job}
 
     def catch_up(self, session: Session, now: datetime, heard: Heard) -> None:
-        """Take in what was heard of, and every device: silence, heat and charge change without a word.
+        """Take in what was heard of, and now and then every device: silence, heat and charge change without a word.
 
         While nothing waits nobody asks how the devices are.
         """
@@ -74,12 +85,22 @@ class Mirror:
         if heard.reservations:
             known = {key: job for key, job in self.index.jobs.items() if key[0] == "reservation"}
             self._replace(known, queue.waiting_reservations(session, now, self._quotas), now)
-        if self.index.jobs:
-            self._devices(session, now)
+        self._changed |= heard.devices
+        if heard.fleet:
+            self._looked_at = None
+        if not self.index.jobs:
+            return
+        if self._looked_at is None or now - self._looked_at >= LOOK_EVERY:
+            self._looked_at = now
+            self._devices(session, now, None)
+        elif self._changed:
+            self._devices(session, now, self._changed)
+        self._changed = set()
 
-    def _devices(self, session: Session, now: datetime) -> None:
-        seen = queue.planned_devices(session, now, self._quotas)
-        for device_id in set(self.index.fleet.devices) - {device.id for device in seen}:
+    def _devices(self, session: Session, now: datetime, ids: set[int] | None) -> None:
+        """Look at these devices; None: at all."""
+        seen = queue.planned_devices(session, now, self._quotas, ids)
+        for device_id in (set(self.index.fleet.devices) if ids is None else ids) - {device.id for device in seen}:
             self.index.update(DeviceForgotten(device_id), now)
         for device in seen:
             self.index.update(DeviceSeen(device), now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -177,7 +178,7 @@ def test_the_loop_wakes_when_a_run_is_submitted_and_when_a_device_becomes_free(f
 def test_the_running_planner_follows_what_it_hears_of_and_agrees_with_the_rows(farm: Database) -> None:
     """Submit, cancel, hold, lift, quota, a reservation, a device that ends: nothing is read anew in between."""
     queue = Queue()
-    planner = Planner(farm, SETTINGS, queue)
+    planner = Planner(farm, replace(SETTINGS, planner_tick_s=0.5), queue)
     with farm.session() as session:
         for row in session.scalars(select(tables.Device)):
             row.seen_at = farm.now(session) + timedelta(hours=1)  # nobody keeps them fresh here
