@@ -16,7 +16,7 @@ from farm.cli.output import cell, duration, note, parse_time, print_json, table
 def command(job: int, as_json: bool) -> int:
     """Why a job waits: its place, what would satisfy it, who holds that and until when, when it should start.
 
-    `farm show RUN` lists a run's jobs with their numbers.
+    The page of a run links to each job that waits; `farm show RUN --json` has the numbers in `jobs[].id`.
     """
     client = connect()
     told = client.get(f"/api/jobs/{job}/why")
