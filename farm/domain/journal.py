@@ -40,6 +40,8 @@ VERSION = 1
 MAX_LINE = 512 * 1024
 #: Longest free text (message, detail, evidence) in one record, characters.
 MAX_TEXT = 32 * 1024
+#: Largest number of a record.
+MAX_SEQ = 2**31 - 1
 
 
 class Kind(StrEnum):
@@ -85,14 +87,17 @@ def parse_line(line: str | bytes) -> Record | None:
         return None
     try:
         body = json.loads(line)
+        seq = int(body["seq"])
+        if not 0 <= seq <= MAX_SEQ:
+            return None
         return Record(
-            seq=int(body["seq"]),
+            seq=seq,
             wall=float(body["wall"]),
             mono=float(body["mono"]),
             kind=str(body["kind"]),
             fields={k: v for k, v in body.items() if k not in _ENVELOPE},
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

@@ -11,10 +11,10 @@ from farm.adb.device import Device
 from farm.adb.push_cache import BUNDLES_DIR, CAS_DIR
 from farm.domain.devices import Health
 from farm.domain.names import safe
-from farm.store import devices, leases
+from farm.store import devices, leases, tables
 from farm.work.context import Work
 from farm.work.hold import held
-from farm.work.step import Cut, Step
+from farm.work.step import Cut, Step, is_away
 from farm.work.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -22,10 +22,20 @@ log = logging.getLogger(__name__)
 #: Stays on the device: what was pushed, by content, and the bundles that link to it.
 KEPT = (CAS_DIR, BUNDLES_DIR)
 _LOCK_S = 20.0
+#: Why a lease ended whose device was given back as it was taken.
+_CLEANED = "cleaned"
 
 
 def clean_device(step: Step) -> None:
-    """Nobody works on, the device is as before, its lease ends. What cannot be cleaned is quarantined, with why."""
+    """Nobody works on, the device is as before, its lease ends. What cannot be cleaned is quarantined, with why.
+
+    Where the lease has ended already (the farm died between that and its note of it), the device may be somebody
+    else's by now: it is not touched again.
+    """
+    if (ended := _lease_ended(step)) is not None:
+        Supervisor(step.folder).kill()
+        step.detail["clean"] = ended
+        return
     problem = None
     try:
         problem = _clean(step)
@@ -34,10 +44,22 @@ def clean_device(step: Step) -> None:
     except errors.AdbError as error:
         problem = f"{error} ({error.remedy})"
     except Exception as error:
+        if is_away(step.work, error):
+            raise
         log.exception("attempt %d: cleaning failed", step.id)
         problem = f"cleaning failed: {type(error).__name__}: {error}"
     step.detail["clean"] = problem or "verified"
     _end_lease(step, problem)
+
+
+def _lease_ended(step: Step) -> str | None:
+    """How the attempt's lease ended, in the words of this step; None while it is open."""
+    with step.work.db.read() as session:
+        if leases.of_attempt(session, step.id, step.attempt.token) is not None:
+            return None
+        row = session.query(tables.Lease).filter_by(attempt_id=step.id, token=step.attempt.token).one_or_none()
+        reason = row.end_reason if row is not None else None
+        return "verified" if reason == _CLEANED else f"not touched, its lease is over: {reason or 'nobody says why'}"
 
 
 def _clean(step: Step) -> str | None:
@@ -77,7 +99,7 @@ def _end_lease(step: Step, problem: str | None) -> None:
             devices.set_health(session, step.attempt.device_id, health, words, "clean", now)
         lease = leases.of_attempt(session, step.id, step.attempt.token)
         if lease is not None:
-            leases.end(session, lease.id, now, "cleaned" if problem is None else f"quarantined: {problem}")
+            leases.end(session, lease.id, now, _CLEANED if problem is None else f"quarantined: {problem}")
 
 
 def remember(work: Work, serial: str, before: Path) -> bool:

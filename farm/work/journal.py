@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
-
-from sqlalchemy.exc import OperationalError
 
 from farm.domain.journal import MAX_LINE, Kind, Record, parse_line
 from farm.store import leases, results, tables
 from farm.work.context import Work
+from farm.work.step import AWAY, Stopping
 
 log = logging.getLogger(__name__)
 
 #: Most bytes read at once: a batch is one transaction.
 _STEP = 4 << 20
+#: `ship_all` goes on so long while the database is away, with this pause between two tries.
+_PATIENCE_S, _PAUSE_S = 30.0, 0.5
 
 
 class JournalTail:
@@ -69,22 +71,38 @@ class Shipper:
         self._pending: list[Record] = []
 
     def ship(self) -> bool:
-        """Read once and store; False when nothing came."""
+        """Read once and store; False when nothing came, or could be stored: that kept for the next."""
+        try:
+            return self._ship()
+        except AWAY as error:
+            self._note(error)
+            return False
+
+    def ship_all(self) -> None:
+        """Everything that the file holds now: nobody comes after this. Raises Stopping, and when the database is away
+        for too long."""
+        end = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                if not self._ship():
+                    return
+            except AWAY as error:
+                self._note(error)
+                if time.monotonic() >= end:
+                    raise
+                if self._work.stopping.wait(_PAUSE_S):
+                    raise Stopping from None
+
+    def _ship(self) -> bool:
         self._pending += self.tail.read()
         if not self._pending:
             return False
-        try:
-            with self._work.db.session() as session:
-                attempt = session.get_one(tables.Attempt, self._attempt_id)
-                late = leases.of_attempt(session, self._attempt_id, self._token) is None
-                results.apply(session, attempt, self._pending, self._work.db.now(session), late=late)
-        except OperationalError as error:
-            log.warning("attempt %d: the journal waits for the database: %s", self._attempt_id, error)
-            return False
+        with self._work.db.session() as session:
+            attempt = session.get_one(tables.Attempt, self._attempt_id)
+            late = leases.of_attempt(session, self._attempt_id, self._token) is None
+            results.apply(session, attempt, self._pending, self._work.db.now(session), late=late)
         self._pending = []
         return True
 
-    def ship_all(self) -> None:
-        """Everything that the file holds now."""
-        while self.ship():
-            pass
+    def _note(self, error: Exception) -> None:
+        log.warning("attempt %d: the journal waits for the database: %s", self._attempt_id, error)

@@ -172,6 +172,11 @@ AWAY = (OperationalError, InterfaceError, InternalError)
 _AGAIN_S = 1.0
 
 
+def is_away(work: Work, error: Exception) -> bool:
+    """Whether the database is away: the step is entered again. A file never is: something is wrong with it."""
+    return isinstance(error, AWAY) and not work.db.is_sqlite
+
+
 def run_step(work: Work, attempt_id: int, phase: Phase, body: Body) -> None:
     """Enter a step, unless the attempt is past it, and note how it went. Never raises but Stopping.
 
@@ -182,8 +187,8 @@ def run_step(work: Work, attempt_id: int, phase: Phase, body: Body) -> None:
         try:
             return _run_step(work, attempt_id, phase, body)
         except AWAY as error:
-            if work.db.is_sqlite:
-                raise  # a file is not away: something is wrong with it
+            if not is_away(work, error):
+                raise
             log.warning("attempt %d: %s waits for the database: %s", attempt_id, phase.value, error)
             if work.stopping.wait(_AGAIN_S):
                 raise Stopping from None
@@ -205,7 +210,7 @@ def _run_step(work: Work, attempt_id: int, phase: Phase, body: Body) -> None:
     except errors.AdbError as error:
         cut = adb_cut(phase, error)
     except Exception as error:
-        if isinstance(error, AWAY) and not work.db.is_sqlite:
+        if is_away(work, error):
             raise
         log.exception("attempt %d: %s failed", attempt_id, phase.value)
         cause = Cause.HOST_DISK if _is_of_the_hosts_disk(error) else Cause.FARM_BUG

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,31 @@ def test_numbers_go_on_after_the_last_whole_line(tmp_path: Path) -> None:
     assert second.record("note", text="c") == 2
     second.close()
     assert [(r.seq, r.fields["text"]) for r in read(path)] == [(0, "a"), (1, "b"), (2, "c")]
+
+
+def test_a_record_that_the_full_disk_tore_costs_no_other_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = FileJournal(path)
+    real, pieces = os.write, iter([20])
+
+    def little(fd: int, data: bytes) -> int:
+        room = next(pieces, None)
+        if room is None:
+            raise OSError(28, "No space left on device")
+        return real(fd, bytes(data)[:room])
+
+    with monkeypatch.context() as full:
+        full.setattr("runner.journal.os.write", little)
+        with pytest.raises(OSError, match="No space"):
+            journal.record("note", text="torn")
+    journal.record("test_end", test="a", outcome="passed")
+    journal.close()
+    assert [(r.seq, r.kind) for r in read(path)] == [(0, "test_end")]
+
+
+@pytest.mark.parametrize("seq", ["1e999", "99999999999999999999999", "-1", "NaN"])
+def test_a_number_that_no_record_can_have_makes_no_record(seq: str) -> None:
+    assert parse_line(f'{{"v":1,"seq":{seq},"wall":1,"mono":1,"kind":"note"}}') is None
 
 
 def test_a_reader_passes_over_what_is_no_record_and_what_is_too_long(tmp_path: Path) -> None:

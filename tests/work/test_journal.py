@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import func, select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError
 
 from farm.domain.journal import MAX_LINE, Record
 from farm.store import results, tables
@@ -116,6 +116,40 @@ def test_nothing_is_lost_while_the_database_is_away(
     with db.read() as session:
         assert session.scalar(select(func.count()).select_from(tables.JournalMark)) == 2
         assert session.get_one(tables.Test, (1, "a")).outcome == "passed"
+
+
+def test_the_last_shipping_waits_for_the_database_and_loses_nothing(
+    shipper: Shipper, db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody ships after it: what it left would be a result that is missing."""
+    monkeypatch.setattr("farm.work.journal._PAUSE_S", 0.01)
+    (tmp_path / "journal.jsonl").write_bytes(line(0, "test_end", test="a", outcome="passed", duration_s=1.0))
+    real, tries = results.apply, iter([OperationalError, InterfaceError])
+
+    def at_last(*arguments: Any, **more: Any) -> int:
+        kind = next(tries, None)
+        if kind is not None:
+            raise kind("INSERT", {}, Exception("terminating connection due to administrator command"))
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(results, "apply", at_last)
+    shipper.ship_all()
+    with db.read() as session:
+        assert session.get_one(tables.Test, (1, "a")).outcome == "passed"
+
+
+def test_a_last_shipping_that_the_database_never_takes_says_so(
+    shipper: Shipper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("farm.work.journal._PATIENCE_S", 0.0)
+    (tmp_path / "journal.jsonl").write_bytes(line(0))
+
+    def away(*_arguments: Any, **_more: Any) -> int:
+        raise OperationalError("INSERT", {}, Exception("the database system is shutting down"))
+
+    monkeypatch.setattr(results, "apply", away)
+    with pytest.raises(OperationalError):
+        shipper.ship_all()
 
 
 def test_a_journal_that_is_read_again_from_its_start_changes_nothing(
