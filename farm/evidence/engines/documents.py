@@ -14,9 +14,7 @@ from typing import Any
 MAX_DOCUMENT = 8 << 20
 MAX_SALVAGED = 1 << 20
 MAX_ATTEMPTS = 64
-_INSIDE = re.compile(
-    r'\s*(?:$|[{}\[\]",]|-?\d+[^A-Za-z]*$|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?\s*,?$|(?:true|false|null)\s*,?$)'
-)
+_INSIDE = re.compile(r'\s*(?:$|[{}\[\]",]|-?\d[-+\d.eE,\s]*[\]}]*,?\s*$|(?:true|false|null)\s*,?\s*$)')
 
 
 @dataclass(slots=True)

@@ -39,7 +39,7 @@ class Executorch(RuleParser):
         rule("ttft", r"Time to first (?:generated )?token:\s*" + _S),
         setup("sampling_time", r"Sampling time over \d+ tokens:\s*" + _S),
         detail("sampled_tokens", r"Sampling time over {N} tokens:", "tokens"),
-        rule("execution_time", r"Model executed successfully(?: (?P<runs>\d+) times?)? in {N}\s*{TIME}"),
+        rule("execution_time", r"Model executed successfully(?: (?P<runs>\d+) time(?:s|\(s\))?)? in {N}\s*{TIME}"),
         rule(
             "execution_time",
             r"(?:Average|Mean|Avg\.?) (?:inference|execution|latency)(?: time)?[^\d:]*:?\s*{N}\s*{TIME}",

@@ -120,6 +120,8 @@ class Findings:
     def status(self) -> Status:
         if self.unsupported:
             return Status.UNSUPPORTED
+        if self.failure is not None and self.failure.kind == "timeout":
+            return Status.TIMEOUT
         if self.failed_hard or (self.failure is not None and not self.mains):
             return Status.FAILED
         if self.invalid:

@@ -41,7 +41,8 @@ class Rockchip(RuleParser):
         rule("inference_rate", r"^\s*(?:average fps|avg_fps|fps)\s*[=:]\s*{N}\s*$", "1/s"),
         rule(
             "inference_time",
-            r"(?:once run use|average run|rknn_run(?: time| use)?|infer(?:ence)? (?:time|cost|took))\s*[:=]?\s*{N}\s*{TIME}",
+            r"(?:once run use|average run|rknn_run(?: time| use)?|infer(?:ence)? (?:time|cost|took))"
+            r"\s*[:=]?\s*{N}\s*{TIME}",
         ),
         rule("operator_time", r"Total Operator Elapsed(?: Per Frame)? Time\(us\):\s*{N}", "us"),
         rule("inference_time", r"^Total Time\(us\):\s*{N}", "us"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from farm.evidence.engines import events, generic, llama_cpp
 from farm.evidence.engines.report import Report, Status, measured
 
-SAMPLES = Path(__file__).parents[1] / "data" / "engine" / "llama-bench"
+SAMPLES = Path(__file__).parents[2] / "data" / "samples" / "engine" / "llama-bench"
 STATUS = {"incomplete": Status.INCOMPLETE, "failed": Status.FAILED, "timeout": Status.TIMEOUT}
 
 
