@@ -158,11 +158,9 @@ class Cleaner:
     def once(self) -> None:
         with self._db.read() as session:
             released = run(session, _RELEASED, {}).scalars().all()
-        if released:
+        for lease_id in released:
             with self._db.session() as session:
-                now = self._db.now(session)
-                for lease_id in released:
-                    leases.end(session, lease_id, now, "nothing to clean")
+                leases.end(session, lease_id, self._db.now(session), "nothing to clean")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import cast
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import bindparam, exists, func, select
 from sqlalchemy.orm import Session
 
 from farm.domain.devices import STALE_AFTER, Availability, Connection, DeviceFacts, Health, availability
@@ -38,6 +38,15 @@ _READY = (
 )
 _READY_ONE = _READY.where(tables.Device.id == bindparam("device"))
 
+_LOCK = (
+    select(tables.Device.id)
+    .where(
+        tables.Device.id == bindparam("device"),
+        ~exists().where(tables.Lease.device_id == tables.Device.id, tables.Lease.ended_at.is_(None)),
+    )
+    .with_for_update(skip_locked=True, key_share=True, of=tables.Device)
+)
+
 
 def ready(session: Session, device_id: int | None, now: datetime) -> Iterator[DeviceFacts]:
     """Devices that may be granted now: the coolest first, then those with the fewest errors, then the least worn."""
@@ -52,3 +61,11 @@ def ready(session: Session, device_id: int | None, now: datetime) -> Iterator[De
         if len(rows) < size:
             return
         offset, size = offset + size, size * 8
+
+
+def lock(session: Session, device_id: int) -> bool:
+    """Have the device's row until the transaction ends; False when another transaction has it, or a lease is open.
+
+    Never waits: who held one device while waiting for the next could wait for ever.
+    """
+    return run(session, _LOCK, {"device": device_id}).first() is not None

@@ -283,10 +283,12 @@ def _grant_now(session: Session, ident: int, wish: Wish, now: datetime) -> Lease
             continue
         if any(rival.matches(device) for rival in rivals):
             continue
+        if not free_devices.lock(session, device.id):
+            continue
         try:
             return _begin(session, ident, device.id, wish.team, wish.created_by, wish.lasts, now)
-        except leases.AlreadyHeld:
-            continue
+        except leases.AlreadyHeld:  # in the moment between look and lock: no second one while this one is locked
+            return None
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -223,3 +224,30 @@ def test_the_time_under_leases_is_the_devices_wear(db: Database) -> None:
         assert not leases.end(session, lease.id, NOW + timedelta(seconds=900), "clean")
     with db.read() as session:
         assert session.get_one(tables.Device, device).used_s == 90.0
+
+
+def test_many_who_ask_at_once_never_wait_for_each_other_in_a_circle(db: Database) -> None:
+    for number in range(4):
+        add_device(db, f"s{number}")
+    errors: list[BaseException] = []
+
+    def ask_and_give_back() -> None:
+        try:
+            for _ in range(20):
+                ident, lease = ask(db, wish())
+                with db.session() as session:
+                    if lease is None:
+                        reservations.end(session, ident, NOW, "withdrawn")
+                    else:
+                        leases.end(session, lease.id, NOW, "clean")
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=ask_and_give_back) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert errors == []
+    with db.read() as session:
+        assert leases.open_leases(session) == []
