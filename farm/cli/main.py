@@ -48,6 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tokens": ("tokens", "Tokens for programs: list, create, revoke."),
     "users": ("users", "Users (admin): list, add, set."),
     "teams": ("teams", "Teams: weights and quotas."),
+    "evidence": ("evidence", "What a device or an engine printed, as facts (JSON)."),
     "doctor": ("doctor", "What this machine has and lacks, with remedies."),
 }
 

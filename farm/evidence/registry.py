@@ -87,7 +87,8 @@ _KINDS = (
         re.compile(
             r"\bANR in |\bam_anr\b|ANR \(application not responding\)|Input dispatching timed out"
             r"|is not responding\. Waited|^\"main\" prio="
-            r"|^DALVIK THREADS|^-{4,} (?:Waiting Channels: )?pid \d+ at |reason=6 \(ANR\)"
+            r"|^DALVIK THREADS|^Subject: (?:Input|Broadcast|executing|Context\.start|ContentProvider)"
+            r"|^-{4,} (?:Waiting Channels: )?pid \d+ at |reason=6 \(ANR\)"
             r"|did not then call Service\.startForeground|MessageQueue\.nativePollOnce"
             r"|BinderProxy\.transact|^\s*\| (?:sysTid|group)="
         ),
@@ -171,8 +172,8 @@ _KINDS = (
         "cpu",
         "/proc/cpuinfo, /sys/devices/system/cpu, lscpu",
         lambda: Whole(cpu.core),
-        r"^/?sys/devices/system/cpu/|^processor\s*: \d|^CPU (?:implementer|part|architecture)\s*:|^(?:On"
-        r"|Off)-line CPU\(s\) list:|^Features\s*:",
+        r"^/?sys/devices/system/cpu/|^processor\s*: \d|^CPU (?:implementer|part|architecture)\s*:|^\s*(?:On"
+        r"|Off)-line CPU\(s\) list|^Features\s*:",
         2,
     ),
     _kind(

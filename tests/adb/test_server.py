@@ -19,7 +19,7 @@ from farm.adb.tracker import AdbEntry, Tracker, entries_of
 from tests.adb.conftest import Phone, Phones, free_port
 from tests.waiting import eventually
 
-SAMPLES = Path(__file__).parent.parent / "data" / "device" / "adb_devices"
+SAMPLES = Path(__file__).parent.parent / "data" / "samples" / "device" / "adb_devices"
 WAIT_S = 60.0
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farm.evidence import crash, pressure, throttling
+from tests.evidence.samples import FOLDER
 
-SAMPLES = Path(__file__).parents[1] / "data" / "crash"
+SAMPLES = FOLDER / "crash"
 CRASHES = ["01", "02", "06", "07", "08", "10", "12", "13", "14", "43"]
 
 

@@ -3,70 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farm.evidence import adb_output, battery, cpu, memory, props, thermal, thermalservice
-
-SAMPLES = Path(__file__).parent.parent / "data" / "device"
-KINDS: dict[str, Callable[[str], dict[str, object]]] = {
-    "adb_devices": adb_output.devices_core,
-    "getprop": props.core,
-    "dumpsys_battery": battery.core,
-    "sysfs_thermal": thermal.core,
-    "thermalservice": thermalservice.core,
-    "cpu": cpu.core,
-    "memory": memory.core,
-}
+from farm.evidence import battery, cpu, props, thermal, thermalservice
+from farm.evidence.registry import KINDS, parse
+from tests.evidence.samples import core_of, missing, one, samples, text_of
 
 
-def _samples() -> list[tuple[str, Path]]:
-    return [(kind, path) for kind in KINDS for path in sorted((SAMPLES / kind).glob("*.txt"))]
-
-
-def _contains(found: object, wanted: object, where: str = "") -> list[str]:
-    """What of `wanted` is not in `found`."""
-    if isinstance(wanted, dict):
-        if not isinstance(found, dict):
-            return [f"{where}: {found!r} is no object"]
-        return [line for key, value in wanted.items() for line in _contains(found.get(key), value, f"{where}.{key}")]
-    if isinstance(wanted, list) and isinstance(found, list) and len(found) == len(wanted):
-        return [line for i, value in enumerate(wanted) for line in _contains(found[i], value, f"{where}[{i}]")]
-    if isinstance(wanted, float):
-        same = isinstance(found, int | float) and found == pytest.approx(wanted)
-    else:
-        same = found == wanted
-    return [] if same else [f"{where}: found {found!r}, wanted {wanted!r}"]
-
-
-@pytest.mark.parametrize(("kind", "path"), _samples(), ids=lambda v: v.stem if isinstance(v, Path) else v)
+@pytest.mark.parametrize(("kind", "path"), samples(), ids=lambda v: v.stem if isinstance(v, Path) else v)
 def test_a_sample_gives_its_uniform_keys(kind: str, path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    wanted = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))["core"]
-    assert _contains(KINDS[kind](text), wanted) == []
+    assert missing(parse(kind, text_of(path).split("\n")), core_of(path)) == []
 
 
 def test_there_are_samples_of_every_kind() -> None:
-    assert {kind for kind, _ in _samples()} == set(KINDS)
+    assert {kind for kind, _ in samples()} == set(KINDS)
 
 
 @given(st.text(alphabet=st.sampled_from("[]: \n\tro.a1-{}=,TOTAL°CkB*%()") | st.characters(), max_size=400))
 def test_no_text_makes_a_parser_fail(text: str) -> None:
-    for parse in KINDS.values():
-        json.dumps(parse(text))
+    for kind in KINDS:
+        json.dumps(parse(kind, text.split("\n")), allow_nan=False)
 
 
 def test_two_dumps_in_one_file_stay_apart() -> None:
-    first, second = props.parse_all((SAMPLES / "getprop/14_s24_exynos_and_dimensity9300_subset.txt").read_text())
+    first, second = props.parse_all(one("getprop", "14"))
     assert (first["ro.soc.model"], second["ro.soc.model"]) == ("s5e9945", "MT6989")
 
 
 def test_an_empty_soc_model_is_no_model() -> None:
-    found = props.parse((SAMPLES / "getprop/13_soc_props_empty_a11_kona.txt").read_text())
+    found = props.parse(one("getprop", "13"))
     assert props.soc(found) == "kona"
 
 
@@ -77,13 +46,13 @@ def test_properties_survive_being_printed(properties: dict[str, str]) -> None:
 
 
 def test_a_battery_with_two_wrong_units_is_not_believed() -> None:
-    found = battery.parse((SAMPLES / "dumpsys_battery/04_devboard_fake_volts_and_degrees_not_charging.txt").read_text())
+    found = battery.parse(one("dumpsys_battery", "04"))
     assert found.has_battery is False
     assert found.believable_temperature_C is None
 
 
 def test_a_forced_battery_state_is_not_a_temperature() -> None:
-    found = battery.parse((SAMPLES / "dumpsys_battery/10_updates_stopped_unplugged.txt").read_text())
+    found = battery.parse(one("dumpsys_battery", "10"))
     assert found.updates_stopped
     assert found.believable_temperature_C is None
 
@@ -104,7 +73,7 @@ def test_the_gpu_zone_of_a_board_does_not_count_as_its_cpu() -> None:
 
 
 def test_a_thermal_service_without_hal_is_not_cool() -> None:
-    found = thermalservice.parse((SAMPLES / "thermalservice/11_hal_not_ready_qcom.txt").read_text())
+    found = thermalservice.parse(one("thermalservice", "11"))
     assert found.hal_ready is False
     assert found.live is None
 

@@ -304,6 +304,8 @@ class AnrParser:
         else:
             cause, basis = causes.of(self._loose, None, None, Table(), {})
             facts["cause"], facts["cause_basis"] = cause, basis or None
+            if self._loose.threads:
+                facts["threads"] = len(self._loose.threads)
             if self._reasons:
                 facts["reasons"] = [{"reason": text, "trigger": reasons.trigger(text)} for text in self._reasons]
                 facts["trigger"] = facts["reasons"][0]["trigger"]
