@@ -50,7 +50,8 @@ class Database:
         """The database's clock: the process's on SQLite, the server's on PostgreSQL (within `session`)."""
         if self.is_sqlite or session is None:
             return self._clock()
-        now: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
+        with session.no_autoflush:  # to ask for the time writes nothing: what was added may not be whole yet
+            now: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
         return now.astimezone(UTC)
 
     @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,15 @@ from tests.work.factories import start_attempt
 
 
 @pytest.fixture
-def work(db: Database, store: ArtifactStore, tmp_path: Path) -> Work:
+def work(database_url: str, store: ArtifactStore, tmp_path: Path) -> Iterator[Work]:
+    """On either database: the same rows, and not the same driver."""
+    db = Database(database_url)
+    db.migrate()
     start_attempt(db, store, tmp_path / "src")
     made = Work(db, tmp_path, store, WorkSettings())
     (made.attempt_dir(1) / "work" / "artifacts").mkdir(parents=True)
-    return made
+    yield made
+    db.close()
 
 
 def collected(work: Work, *artifacts: dict[str, Any]) -> tuple[dict[str, bytes], dict[str, Any]]:
