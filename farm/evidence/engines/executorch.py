@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from farm.evidence.engines.findings import TIME, Kind, RuleParser, detail, rule, setup, unit_of
+from farm.evidence.engines.findings import Kind
+from farm.evidence.engines.parsing import RuleParser
 from farm.evidence.engines.report import json_object, measured
+from farm.evidence.engines.rules import TIME, detail, rule, setup, unit_of
 
 _S = r"{N}\s*\(?(?P<unit>seconds|ms|s)\)?"
 _R = r"{N}\s*\(?(?P<unit>tokens?/s(?:ec(?:ond)?)?)\)?"

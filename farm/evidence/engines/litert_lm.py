@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 
-from farm.evidence.engines.findings import Kind, RuleParser, detail, rule, setup
+from farm.evidence.engines.findings import Kind
+from farm.evidence.engines.parsing import RuleParser
+from farm.evidence.engines.rules import detail, rule, setup
 
 _TURN = re.compile(r"\b(Prefill|Decode) Turn (\d+):", re.IGNORECASE)
 _PROCESSED = re.compile(r"Processed (\d+) tokens in (\S+) duration")

@@ -16,9 +16,11 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
-from farm.evidence.engines.findings import Kind, RuleParser, detail, rule, setup
+from farm.evidence.engines.findings import Kind
 from farm.evidence.engines.llama_cpp import LlamaBench
+from farm.evidence.engines.parsing import RuleParser
 from farm.evidence.engines.report import MAX_NOTES, Report, Status, json_object
+from farm.evidence.engines.rules import detail, rule, setup
 from farm.evidence.engines.tables import Table
 from farm.evidence.engines.text import clean
 
@@ -129,18 +131,18 @@ class Llama(RuleParser):
         if stripped.startswith("|") and self._row(stripped, cut):
             return
         self._bench.feed(stripped if stripped.startswith("|") else text, cut)
-        super().feed(line, cut)
+        self.take(text, cut)
 
     def line(self, text: str) -> None:
-        for timing in _TIMING.finditer(text):
+        for timing in _TIMING.finditer(text) if " time" in text and "=" in text else ():
             self._timing(timing)
-        for key, value in _SETTING.findall(text):
+        for key, value in _SETTING.findall(text) if "n_" in text else ():
             self.add(key, value)
-        if match := _BREAKDOWN.search(text):
+        if "breakdown" in text and (match := _BREAKDOWN.search(text)):
             for part in ("total", "free", "self", "model", "context", "compute"):
                 if match[part]:
                     self.add(f"memory_{part}", match[part], "MiB", labels={"device": match["device"]})
-        projector = _PROJECTOR.search(text)
+        projector = _PROJECTOR.search(text) if "projector" in text else None
         if projector is not None and projector[1] == "CPU" and "GPU" in projector[2]:
             self.found.note(f"fallback: the projector runs on the CPU although there is a GPU ({projector[2]})")
         self.found.began = self.found.began or _BEGINNING.search(text) is not None

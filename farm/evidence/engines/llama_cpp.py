@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from farm.evidence.engines.documents import elements, may_be_json
+from farm.evidence.engines.failures import suspicious
 from farm.evidence.engines.llama_rows import Rows
 from farm.evidence.engines.report import (
     MAX_LINE,
@@ -213,7 +214,7 @@ class LlamaBench:
             self._note(f"not comparable with a release build: {line.strip()}")
             self._warnings += 1
             self._detail("warning", [self._warnings], "1", {})
-        elif self.failure is None and _FAILURES.search(line):
+        elif self.failure is None and suspicious(line.lower()) and _FAILURES.search(line):
             self.failure = line.strip()[:500]
 
     def _add(self, test: str, values: tuple[float, ...], labels: dict[str, str]) -> None:

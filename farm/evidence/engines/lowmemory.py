@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 
-from farm.evidence.engines.findings import Kind, RuleParser
+from farm.evidence.engines.findings import Kind
+from farm.evidence.engines.parsing import RuleParser
 
 _KILL = re.compile(
     r"\bKill(?:ing)? '(?P<victim>[^']{1,200})' \((?P<pid>\d+)\)(?: \(tgid \d+\))?(?:, uid (?P<uid>\d+))?,?"

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from farm.evidence.engines.findings import Kind, RuleParser, detail, rule, setup
+from farm.evidence.engines.findings import Kind
+from farm.evidence.engines.parsing import RuleParser
+from farm.evidence.engines.rules import detail, rule, setup
 
 _KEYS: dict[str, tuple[str, str, Kind, str]] = {
     "prefill_tokens_per_s": ("prefill_rate", "tok/s", Kind.MAIN, "higher"),

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from farm.evidence.engines.findings import Kind, RuleParser, rule
+from farm.evidence.engines.findings import Kind
+from farm.evidence.engines.parsing import RuleParser
 from farm.evidence.engines.report import json_object, measured
+from farm.evidence.engines.rules import rule
 
 _SUMMARY = re.compile(r"^\s*\*?\s*([\w .%/()-]+?)\s*:\s*([-+\w.]+)\s*$")
 _RESULT = re.compile(r"Result is\s*:\s*(VALID|INVALID)")

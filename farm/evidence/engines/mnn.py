@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from farm.evidence.engines.findings import Kind, RuleParser, detail, rule, setup
+from farm.evidence.engines.findings import Kind
+from farm.evidence.engines.parsing import RuleParser
+from farm.evidence.engines.rules import detail, rule, setup
 from farm.evidence.engines.tables import Table
 
 _HEADER = re.compile(r"Forward type:\s*\**\s*([\w/ .-]+?)\s*\**\s+thread\s*=\s*(\d+)(.*)")

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 
-from farm.evidence.engines.findings import Kind, RuleParser
+from farm.evidence.engines.findings import Kind
+from farm.evidence.engines.parsing import RuleParser
 
 _SETTING = re.compile(r"^\s*(loop_count|num_threads|powersave|gpu_device|cooling_down)\s*=\s*(-?\d+)\s*$")
 _NAME = re.compile(r"^\s*(\S.{0,80}?)\s+(?=(?:min|max|avg)\s*=)")

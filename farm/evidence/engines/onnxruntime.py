@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 
-from farm.evidence.engines.findings import Kind, RuleParser, detail, rule, setup, unit_of
+from farm.evidence.engines.findings import Kind
+from farm.evidence.engines.parsing import RuleParser
+from farm.evidence.engines.rules import detail, rule, setup, unit_of
 
 _STAGES = {
     "prompt processing (time to first token)": ("ttft", "prefill_rate", Kind.MAIN),

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from farm.evidence.engines.findings import Kind, RuleParser
+from farm.evidence.engines.findings import Kind
+from farm.evidence.engines.parsing import RuleParser
 from farm.evidence.engines.report import measured
 
 _LABELS = ("model_id", "model_name", "quant", "requested_backend", "effective_backend", "device", "status", "n_threads")

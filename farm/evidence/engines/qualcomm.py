@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from farm.evidence.engines.findings import TIME, Kind, RuleParser, detail, rule, setup, unit_of
+from farm.evidence.engines.findings import Kind
+from farm.evidence.engines.parsing import RuleParser
 from farm.evidence.engines.report import measured
+from farm.evidence.engines.rules import TIME, detail, rule, setup, unit_of
 from farm.evidence.engines.tables import Table
 
 _UNIT = re.compile(r"\b(NPU|GPU|CPU|Total)\s*(?:\(|:\s*)(\d+)(?:\s*(?:ops|layers))?\)?")

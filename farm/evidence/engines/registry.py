@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from farm.evidence.engines.executorch import Executorch
-from farm.evidence.engines.findings import Parser
 from farm.evidence.engines.litert_lm import LitertLm
 from farm.evidence.engines.llama import Llama
 from farm.evidence.engines.lowmemory import LowMemory
@@ -14,6 +13,7 @@ from farm.evidence.engines.mlperf import Mlperf
 from farm.evidence.engines.mnn import Mnn
 from farm.evidence.engines.ncnn import Ncnn
 from farm.evidence.engines.onnxruntime import OnnxRuntime
+from farm.evidence.engines.parsing import Parser
 from farm.evidence.engines.pocketpal import Pocketpal
 from farm.evidence.engines.qualcomm import Qualcomm
 from farm.evidence.engines.report import Report

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 
-from farm.evidence.engines.findings import SIZE, Kind, N, RuleParser, detail, rule, setup, unit_of
+from farm.evidence.engines.findings import Kind
+from farm.evidence.engines.parsing import RuleParser
+from farm.evidence.engines.rules import SIZE, N, detail, rule, setup, unit_of
 from farm.evidence.engines.text import number
 
 _CELL = r"(/|-|[-+]?[\d.,]+|inf|-?nan)"

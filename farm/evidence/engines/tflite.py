@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 
-from farm.evidence.engines.findings import Kind, RuleParser, detail, rule, setup
+from farm.evidence.engines.findings import Kind
+from farm.evidence.engines.parsing import RuleParser
+from farm.evidence.engines.rules import detail, rule, setup
 
 _RUNNING = re.compile(r"Running benchmark for at least (\d+) iteration")
 _COUNTS = re.compile(
