@@ -82,13 +82,15 @@ def test_a_run_ends_though_its_last_jobs_end_at_the_same_moment(db: Database, tm
 def test_a_run_that_is_cancelled_while_its_jobs_end_has_every_job_ended_or_told(db: Database, tmp_path: Path) -> None:
     run, attempts = start(db, tmp_path)
     ends = [lambda a=a: end(db, a, Outcome.INFRA_ERROR) for a in attempts]
-    assert together(lambda: front.cancel(db, run, "somebody"), *ends) == []
+    errors = together(lambda: front.cancel(db, run, "somebody"), *ends)
+    # with so many errors the farm may have given the run up before the cancel came, which it then says
+    assert [str(error) for error in errors] in ([], [f"run {run} has ended already (infra-error)"])
     with db.read() as session:
         row = session.get_one(tables.Run, run)
         jobs = list(session.scalars(select(tables.Job).where(tables.Job.run_id == run)))
     # those that ended before the cancel were queued again, and ended with it; those after it saw it
     assert [job.state for job in jobs] == ["ended"] * DEVICES
-    assert (row.state, row.cancel_by) == ("ended", "somebody")
+    assert (row.state, row.cancel_by) == ("ended", None if errors else "somebody")
 
 
 def test_the_first_cause_wins_whoever_writes_at_the_same_moment(db: Database, tmp_path: Path) -> None:
