@@ -62,8 +62,7 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         (
             "read_only",
             r"(?:remount|mount).{0,120}(?:Read-only|failed|not permitted)"
-            r"|to '/[^']{0,300}': .{0,60}Read-only file system|^\S{0,80}:? ?(?:mkdir|cannot create|touch|rm|cp"
-            r"|mv)\b"
+            r"|^\S{0,80}:? ?(?:mkdir|cannot create|touch|rm|cp|mv)\b"
             r".{0,200}Read-only file system|verity.{0,40}enabled",
         ),
         (
@@ -89,7 +88,8 @@ _RULES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             "connection_lost",
             r"error: closed|^closed$|connection (?:reset|refused|timed out|closed|lost)|broken pipe"
             r"|failed to connect to|unable to connect to"
-            r"|cannot connect to \S+:\d+|No route to host|lost connection|device disconnected"
+            r"|cannot connect to \S+:\d+|No route to host|connect failed|cannot resolve host|: closed$"
+            r"|lost connection|device disconnected"
             r"|disconnected unexpectedly|transport (?:error|id .{0,20} not found)|\bEOF\b"
             r"|failed to get feature set: (?!device)|Network is unreachable|host is down|read from transport"
             r"|device .{0,80}was (?:removed|disconnected)",

@@ -41,6 +41,8 @@ class Battery:
     temperature_plausible: bool | None = None
     voltage_plausible: bool | None = None
     updates_stopped: bool = False  # forced by a test: nothing here is the hardware's
+    temperature_raw: int | None = None  # as printed, where it is no temperature that a battery can have
+    voltage_raw: int | None = None
 
     @property
     def has_battery(self) -> bool | None:
@@ -73,7 +75,7 @@ def parse(text: str) -> Battery:
         wireless=_bool(raw.get("Wireless powered")),
         dock=_bool(raw.get("Dock powered")),
         level_pct=_percent(level, scale),
-        temperature_C=temperature,
+        temperature_C=temperature if temperature is not None and _in(temperature, PLAUSIBLE_C) else None,
         voltage_mV=millivolts if voltage_fits else None,
         status_code=_int(raw.get("status")),
         health_code=_int(raw.get("health")),
@@ -86,6 +88,8 @@ def parse(text: str) -> Battery:
         temperature_plausible=_temperature_fits(temperature, voltage_fits),
         voltage_plausible=voltage_fits,
         updates_stopped=bool(_STOPPED.search(text)),
+        temperature_raw=tenths if temperature is not None and not _in(temperature, PLAUSIBLE_C) else None,
+        voltage_raw=millivolts if voltage_fits is False else None,
     )
 
 
@@ -103,10 +107,14 @@ def _percent(level: int | None, scale: int) -> int | None:
     return round(level * 100 / scale) if level is not None and 0 <= level <= scale else None
 
 
+def _in(value: float, bounds: tuple[float, float]) -> bool:
+    return bounds[0] <= value <= bounds[1]
+
+
 def _temperature_fits(celsius: float | None, voltage_fits: bool | None) -> bool | None:
     if celsius is None:
         return None
-    if not PLAUSIBLE_C[0] <= celsius <= PLAUSIBLE_C[1]:
+    if not _in(celsius, PLAUSIBLE_C):
         return False
     return not (voltage_fits is False and celsius < _SUSPICIOUS_C)
 

@@ -57,6 +57,8 @@ _THREADTIME = re.compile(
     rf"({_TIME}) +(?:[\w.+-]{{1,20}} +)?(\d{{1,10}}) +(\d{{1,10}}) +([VDIWEFAS]) +(.{{0,80}}?)(?:: |:$)(.*)"
 )
 _SLASHED = re.compile(rf"(?:({_TIME}) +)?([VDIWEFAS])/(.{{1,80}}?) ?(?:\( ?(\d{{1,10}})\))?: ?(.*)")
+#: What is left when somebody cuts off date and numbers.
+_LEVEL_TAG = re.compile(r"([VDIWEF]) ([A-Za-z][\w.\-/+]{1,40}) *: (.*)")
 _STUDIO = re.compile(rf"({_TIME}) +(\d{{1,10}})-(\d{{1,10}})(?:/(\S{{1,200}}))? +(.*)")
 _STUDIO_COLUMNS = re.compile(r"(\S.{0,60}?) {1,40}(\S{1,120}) +([VDIWEFA])(?:  (.*)|$)")
 _KERNEL = re.compile(
@@ -82,6 +84,8 @@ def split(raw: str) -> Line:
         return Line(kernel[3], time=kernel[1] or kernel[2], kernel=True)
     if body[1:2] == "/" and first in "VDIWEFAS" and (slashed := _SLASHED.match(body)):
         return _slashed(slashed)
+    if body[1:2] == " " and first in "VDIWEF" and (short := _LEVEL_TAG.match(body)):
+        return Line(short[3], short[2], short[1])
     return Line(text)
 
 

@@ -61,7 +61,7 @@ def parse(text: str) -> Facts:
     """What the text says, under the uniform keys; what it does not say is absent."""
     facts: Facts = {}
     lines = text.splitlines()
-    if "MEMINFO in pid" in text or "App Summary" in text or _looks_like_a_table(lines):
+    if "MEMINFO in pid" in text or "App Summary" in text or "TOTAL PSS:" in text or _looks_like_a_table(lines):
         facts.update(_dumpsys(text))
     elif any(_PROCRANK_TOTAL.match(line) or _PROCRANK_HEAD.match(line) for line in lines):
         facts.update(_procrank(lines))
@@ -208,8 +208,9 @@ def _app_summary(text: str) -> Facts:
     """The second table: from Android 11 on `TOTAL PSS:`, before it `TOTAL:`."""
     _, found, summary = text.partition("App Summary")
     facts: Facts = {}
-    if not found:
+    if not found and "TOTAL PSS:" not in text:
         return facts
+    summary = summary if found else text
     if (graphics := _GRAPHICS.search(summary)) and graphics.end(1) - graphics.start() <= _PSS_COLUMN_ENDS:
         facts["graphics_pss"] = int(graphics[1])
     wanted = {

@@ -22,6 +22,7 @@ PLAUSIBLE_C = (1.0, 150.0)
 MAX_ZONES = 1_000
 
 _PAIR = re.compile(r"^\s*([A-Za-z][\w.\-+]*)\s*[:=\s]\s*(-?\d+(?:\.\d+)?)\s*(?:°?\s?C|m°?C)?\s*$")
+_NAME, _VALUE = re.compile(r"[A-Za-z][\w.\-+]*"), re.compile(r"-?\d+(?:\.\d+)?")
 _FILE = re.compile(r"^\S*thermal_zone(\d+)/(type|temp)\s*[:=]\s*(.*)$")
 _COLUMN = re.compile(
     r"^\s*(?:/sys/class/thermal/|/sys/devices/virtual/thermal/)?(?:thermal_)?zone\d+\s*[:\s]\s*(?=[A-Z" r"a-z])"
@@ -51,7 +52,8 @@ def zones(text: str) -> dict[str, float]:
     """Zone type → °C; what cannot be is left out. Two zones of one type: the hotter."""
     found: dict[str, float] = {}
     chip: str | None = None
-    for line in _by_zone(with_paths(text.splitlines())):
+    lines = text.splitlines()
+    for line in [*_by_zone(with_paths(lines)), *_columns(lines)]:
         if match := _SENSORS_CHIP.match(line.strip()):
             chip = match[1] if match[2] == "virtual" else None
         elif (value := _SENSORS_VALUE.match(line.strip())) and chip:
@@ -74,6 +76,16 @@ def _by_zone(lines: Iterable[str]) -> Iterator[str]:
     for number, name in types.items():
         if number in values:
             yield f"{name}: {values[number]}"
+
+
+def _columns(lines: list[str]) -> Iterator[str]:
+    """All types, then all values (`cat …/type; cat …/temp`), joined where there are as many of both."""
+    words = [line.strip() for line in lines if line.strip()]
+    half = len(words) // 2
+    names, values = words[:half], words[half:]
+    typed = 0 < half <= MAX_ZONES and len(names) == len(values) and all(map(_NAME.fullmatch, names))
+    if typed and all(map(_VALUE.fullmatch, values)):
+        yield from (f"{name}: {value}" for name, value in zip(names, values, strict=True))
 
 
 def _hotter(found: dict[str, float], name: str, value: float | None) -> None:

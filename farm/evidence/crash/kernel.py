@@ -57,14 +57,18 @@ _GPU = (
     ),
     (
         "msm drm",
-        re.compile(r"\*\*\* gpu fault: iova|\bmsm\w*[ :].{0,60}(?:gpu fault|hangcheck detected|gpu lockup)", re.I),
+        re.compile(
+            r"\*\*\* gpu fault: iova|\bmsm\w*[ :].{0,60}(?:gpu fault|hangcheck detected|gpu lockup)"
+            r"|hangcheck detected gpu lockup|\[drm:\w*hangcheck",
+            re.I,
+        ),
     ),
     ("panfrost", re.compile(r"\bpanfrost\b.{0,80}(?:gpu sched timeout|Unhandled Page fault|js fault)", re.I)),
     ("powervr", re.compile(r"PVR_K.{0,120}(?:HWR|Recovery \d|page fault|lockup)|\brogue\b.{0,60}lockup", re.I)),
     ("lima", re.compile(r"\blima\b.{0,60}(?:task error|mmu page fault|fail to save)", re.I)),
 )
 _NO_FAULT = re.compile(r"detect\w*: PASSED|fault[ _]?(?:handler|detect)\w* (?:init|regist|enabled)|Probe:", re.I)
-_PID = re.compile(r"\bpid[:= ]{1,3}(\d{1,10})\b|\bprocess .{1,40}\((\d{1,10})\)", re.I)
+_PID = re.compile(r"\bpid[:= ]{1,3}(\d{1,10})\b|\bprocess .{1,40}\((\d{1,10})\)|[\w.]\[(\d{1,10})\]: gpu fault", re.I)
 
 
 class KernelEvents:
@@ -147,4 +151,4 @@ class KernelEvents:
 
 def _pid(text: str) -> int | None:
     match = _PID.search(text)
-    return int(match[1] or match[2]) if match else None
+    return int(match[1] or match[2] or match[3]) if match else None

@@ -34,7 +34,7 @@ _AM_KILL = re.compile(
     r"^\[(?:\d{1,6},)?(\d{1,10}),([^,\]]{1,200}),(-?\d{1,5}),((?:lmk|low ?mem|oom).{0,200}?)\]?$", re.I
 )
 _DIED = re.compile(r"Process (\S{1,200}) \(pid (\d{1,10})\) has died:? ?(.{0,60})")
-_EXIT_INFO = re.compile(r"\bprocess=(\S{1,200}) reason=3 \(LOW_MEMORY\)")
+_PROC_DIED = re.compile(r"^\[(?:\d{1,6},)?(\d{1,10}),([^,\]]{1,200})")
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class LowMemoryKill:
         found = {
             "class": "low_memory_kill",
             "pid": self.pid,
-            "process": None if self.by_kernel else self.process,
+            "process": None if self.by_kernel or self.process.startswith("pid ") else self.process,
             "victim_comm": self.process if self.by_kernel else None,
             "rss_kB": self.freed_kb or None,
             "swap_kB": self.swap_kb,
@@ -87,6 +87,8 @@ class LowMemoryKills:
         if line.tag == "am_kill" and (match := _AM_KILL.match(text)):
             self._event(int(match[1]), match[2], None, int(match[3]), text)
             return True
+        if line.tag == "am_proc_died" and (match := _PROC_DIED.match(text)):
+            return self._named(int(match[1]), match[2])
         if "has died" in text and (match := _DIED.search(text)):
             return self._died(int(match[2]), match[3])
         if self._continues > 0 and text.strip():
@@ -139,6 +141,15 @@ class LowMemoryKills:
     def _event(self, pid: int, name: str, freed: int | None, adj: int, text: str) -> None:
         if not any(kill.pid == pid for kill in self.found[-50:]) and len(self.found) < MAX_KILLS:
             self.found.append(LowMemoryKill(name, pid, freed, None, text.strip()[:1000], oom_score_adj=adj))
+
+    def _named(self, pid: int, name: str) -> bool:
+        """The event log's kill has no name; the line of the process's death has."""
+        known = next(
+            (kill for kill in reversed(self.found) if kill.pid == pid and kill.process.startswith("pid ")), None
+        )
+        if known is not None:
+            known.process = name
+        return known is not None
 
     def _died(self, pid: int, state: str) -> bool:
         known = next((kill for kill in reversed(self.found) if kill.pid == pid), None)

@@ -25,7 +25,7 @@ _MESSAGE_LINES = 20
 
 _HEAD = re.compile(r"\bpid: (\d{1,10}), tid: (\d{1,10})(?:, name: (.{0,100}?))?\s+>>> (.{0,300}?) <<<")
 _CODE = r"(?:,? code=?\(?:? ?(-?\d{1,10})(?: \((\w{1,40})[^)]{0,100}\))?\)?)?"
-_SIGNAL = re.compile(rf"^\s*signal (\d{{1,3}}) \((\w{{1,20}})\){_CODE}(?:, fault addr:? (\S{{1,40}}))?")
+_SIGNAL = re.compile(rf"^\s*signal (\d{{1,3}}) \((<?[\w ]{{1,30}}>?)\){_CODE}(?:, fault addr:? (\S{{1,40}}))?")
 _LIBC = re.compile(
     rf"Fatal signal (\d{{1,3}}) \((\w{{1,20}})\){_CODE}(?: at (0x[0-9a-fA-F]{{1,16}}) \(code=(-?\d{{1,10}})\))?"
     r"(?:, fault addr:? (\S{1,40}))?(?: in tid (\d{1,10})(?: \((.{0,100}?)\))?)?(?:, thread (\d{1,10})"

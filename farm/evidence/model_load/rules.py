@@ -50,13 +50,14 @@ ERRORS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"|Program (?:identifier|version).{0,60}(?:expected|!=)"
             r"|stamped with official released onnx opset|Opset \d+ is under development|bad file version"
             r"|unsupported file version"
-            r"|Didn't find op for builtin opcode .{0,120}version|tensor .{0,80}has invalid ggml type|invalid ggml type",
+            r"|Didn't find op for builtin opcode .{0,120}version|tensor .{0,80}has invalid ggml type"
+            r"|invalid ggml type",
         ),
         (
             "bad_magic",
             r"invalid magic|bad magic|magic number mismatch|wrong magic|unknown magic|is this really a GGML"
             r"|unknown \(magic, version\) combination|magic (?:is )?(?:not|wrong|error|mismatch)"
-            r"|model identifier '.{0,20}', should be|not a (?:valid )?GGUF|failed to read magic"
+            r"|model identifier '.{0,20}', should be|not a (?:valid )?GGUF"
             r"|missing the? ?magic|Invalid magic",
         ),
         (
@@ -91,7 +92,7 @@ ERRORS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"|\bEOF\b.{0,60}(?:model|tensor|reading)|read error: |file is truncated"
             r"|truncated|incomplete (?:model|file|download)|data (?:is )?out of bounds|(?:ModelBin"
             r"|layer) (?:read|load_model).{0,80}fail|file size .{0,60}(?:smaller|less|mismatch|too small)"
-            r"|fewer bytes|short read|failed to read (?:key|tensor|tensor info|header|the number)"
+            r"|fewer bytes|short read|failed to read (?:magic|key|tensor|tensor info|header|the number)"
             r"|weights? .{0,40}(?:size mismatch|incomplete)|wrong number of tensors|Protobuf parsing failed"
             r"|size (?:mismatch|is less than expected)|tensor data .{0,40}exceeds",
         ),
@@ -121,6 +122,7 @@ ERRORS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         # what a model asks for
         (
             "op_not_supported_for_hal",
+            r"not support\w*.{0,60}\bHAL\b|\bHAL\b.{0,60}(?:not |un)support|unsupport\w*.{0,60}\bHAL\b|"
             r"(?:op|operation|node|layer)\b.{0,160}not supported .{0,40}\bHAL"
             r"|only supported since .{0,60}(?:HAL|validating)|HAL version.{0,60}(?:not support|lower)"
             r"|not supported (?:in|by|for|on) (?:the )?(?:NNAPI|HAL)"
@@ -137,6 +139,7 @@ ERRORS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         (
             "backend_not_available",
+            r"Failed to load skel|Transport layer setup failed|backend is not supported|DspTransport|"
             r"Backend .{0,60}is not registered|failed to (?:load|create|initialize) .{0,60}(?:delegate|backend"
             r"|device|HTP|QnnHtp|execution provider)|Unable to load (?:backend|lib)|no usable (?:GPU|device"
             r"|backend)|DelegateInvalid|could not create (?:device|context)"
@@ -157,6 +160,10 @@ ERRORS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"failed to allocate|unable to allocate|allocat\w+ .{0,80}failed|insufficient memory"
             r"|not enough (?:memory|space)|out of memory|bad_alloc|MemoryAllocationFailed|OutOfMemoryError"
             r"|RESOURCE_EXHAUSTED|cannot allocate memory",
+        ),
+        (
+            "nnapi_error",
+            r"NN API returned error|ANEURALNETWORKS_(?!NO_ERROR)\w+",
         ),
         (
             "context_failed",
@@ -225,7 +232,11 @@ ENGINES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("litert-lm", r"odml/litert_lm|litert[-_]lm|LiteRtLm|litertlm|LiteRT-LM"),
         ("executorch", r"(?i:executorch)|\bETensor|\.pte\b|ExecuTorch"),
         ("MNN", r"\bMNN|libMNN|mnn[-_]?llm|mnnllm|MNNJNI|\.mnn\b|Create MNN|mnn_llm"),
-        ("ncnn", r"\bncnn\b|libncnn|ModelBin read|param magic|layer \w+ not exists or registered"),
+        (
+            "ncnn",
+            r"\.param\b|param is too old|\bncnn\b|libncnn|ModelBin read|param magic"
+            r"|layer \w+ not exists or registered",
+        ),
         (
             "onnxruntime",
             r"(?i:onnx ?runtime)|ai\.onnxruntime|OrtException|onnx opset|\.onnx\b|ORT format|sherpa-onnx"
@@ -242,7 +253,8 @@ ENGINES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         (
             "tflite",
             r"\btflite\b|TfLite|TensorFlow ?Lite|tensorflow/lite|\.tflite\b|libtensorflowlite|Flatbuffer|NNAPI"
-            r"|NN API|ANEURALNETWORKS|builtin opcode|LiteRT",
+            r"|NN API|ANEURALNETWORKS|builtin opcode|LiteRT|TFL3|schema version|unresolved custom op|XNNPACK"
+            r"|HAL version|Operations: Operation",
         ),
         ("whisper.cpp", r"whisper_(?:init|model|full)|ggml-whisper"),
     )
