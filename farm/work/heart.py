@@ -63,6 +63,9 @@ class Heart:
                 int(x.holder.partition(":")[2]) for x in held if x.id in standing and x.holder[:8] == "attempt:"
             ]
         for attempt_id in attempts:
-            write_renewed(self._work.attempt_dir(attempt_id))
+            try:
+                write_renewed(self._work.attempt_dir(attempt_id))
+            except OSError as error:  # its runner fences itself when that lasts; the others are told
+                log.warning("attempt %d cannot be told of its renewal: %s", attempt_id, error)
         if due:
             self._renewed_at = time.monotonic()
