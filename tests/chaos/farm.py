@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from urllib.parse import urlsplit
 from tests.chaos.gates import STEPS, Gates
 from tests.hosts.lab import Lab
 from tests.postgres import PostgresServer
+from tests.waiting import eventually
 from virtual import fleet
 
 PACK = Path(__file__).parent / "pack"
@@ -52,6 +54,8 @@ class ChaosLab(Lab):
         self.gates = Gates(self.state / "gates")
         self.twins = Path(tempfile.mkdtemp(prefix="ft-"))
         self.half_hash = "0" * 64
+        self._full = threading.Event()
+        self._filler: threading.Thread | None = None  # keeps the disk full
         self._stopped: dict[str, list[int]] = {}
 
     def begin(self) -> None:
@@ -79,6 +83,7 @@ class ChaosLab(Lab):
             self.ready(self._devices + 1)
 
     def close(self) -> None:
+        self._full.set()
         fleet.stop_all(self.twins)
         for serial in list(self._stopped):
             self.thaw(serial)
@@ -109,12 +114,26 @@ class ChaosLab(Lab):
         return self.state / "h1" / "attempts"
 
     def fill_disk(self) -> None:
-        """No byte is left where h1 keeps its attempts."""
-        free = os.statvfs(self.attempts_folder)
-        with (self.attempts_folder / "ballast").open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize)
+        """No byte is left where h1 keeps its attempts, and what is freed there is taken at once."""
+        self._full.clear()
+        self._filler = threading.Thread(target=self._fill, daemon=True)
+        self._filler.start()
+        eventually(lambda: os.statvfs(self.attempts_folder).f_bavail == 0, what="the disk is full")
+
+    def _fill(self) -> None:
+        with (self.attempts_folder / "ballast").open("ab", buffering=0) as file:
+            while not self._full.wait(0.01):
+                size = 1 << 20
+                while size >= 1 << 12:
+                    try:
+                        file.write(bytes(size))
+                    except OSError:
+                        size >>= 1
 
     def free_disk(self) -> None:
+        self._full.set()
+        if self._filler is not None:
+            self._filler.join(30)
         (self.attempts_folder / "ballast").unlink(missing_ok=True)
 
     def attempt_folder(self, run: int) -> Path:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from typing import Any
 
 from farm.domain.causes import CAUSES, Cause
 from farm.domain.outcomes import Blame, Outcome, Phase
@@ -205,12 +206,12 @@ def _after_upload(lab: ChaosLab, cases: Sequence[Case], rng: Random) -> None:
 # ---- devices ----
 
 
-def _device(kind: str, lab: ChaosLab, cases: Sequence[Case], _rng: Random, **arguments: object) -> None:
+def _device(kind: str, lab: ChaosLab, cases: Sequence[Case], _rng: Random, **arguments: Any) -> None:
     for case in cases:
         lab.fault(case.serial, kind, **arguments)
 
 
-def _on(kind: str, **arguments: object) -> Act:
+def _on(kind: str, **arguments: Any) -> Act:
     return partial(_device, kind, **arguments)
 
 

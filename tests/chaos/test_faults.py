@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,10 +16,12 @@ import pytest
 from farm.domain.outcomes import Phase
 from tests.chaos import report
 from tests.chaos.farm import ChaosLab
-from tests.chaos.faults import BY_NAME, FAULTS, Fault
+from tests.chaos.faults import BY_NAME, FAULTS
 from tests.chaos.waves import Row, cases_of, wave, waves
 from tests.postgres import PostgresServer
 
+#: Kinds of labs: each is built once, and its faults follow one another.
+KINDS = ("plain", "disk", "clock", "net")
 SEED = os.environ.get("CHAOS_SEED", "1")
 
 
@@ -31,20 +33,42 @@ def good(rows: Sequence[Row]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@contextmanager
-def lab_for(fault: Fault, bundle: Path) -> Iterator[ChaosLab]:
-    postgres = PostgresServer(listen="*")
-    try:
-        with ChaosLab(
-            postgres,
-            bundle=bundle,
-            net=fault.lab == "net",
-            small_disk=fault.lab == "disk",
-            clock=fault.lab == "clock",
-        ) as lab:
-            yield lab
-    finally:
-        postgres.close()
+class Labs:
+    """A lab per kind, for as long as the kind is wanted: building one takes longer than most faults."""
+
+    def __init__(self, bundle: Path) -> None:
+        self._bundle = bundle
+        self._kind: str | None = None
+        self._stack = ExitStack()
+        self._lab: ChaosLab | None = None
+
+    @contextmanager
+    def of(self, kind: str) -> Iterator[ChaosLab]:
+        """The lab; it is given up when the block fails, for nobody knows what is broken then."""
+        if self._lab is None or kind != self._kind:
+            self.close()
+            postgres = PostgresServer(listen="*")
+            self._stack.callback(postgres.close)
+            options = {"net": kind == "net", "small_disk": kind == "disk", "clock": kind == "clock"}
+            lab = self._stack.enter_context(ChaosLab(postgres, bundle=self._bundle, **options))
+            self._lab, self._kind = lab, kind
+        try:
+            assert self._lab is not None
+            yield self._lab
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._lab = None
+        self._stack.close()
+
+
+@pytest.fixture(scope="module")
+def labs(bundle_folder: Path) -> Iterator[Labs]:
+    made = Labs(bundle_folder)
+    yield made
+    made.close()
 
 
 def test_a_sample_of_faults_spoils_no_result(bundle_folder: Path) -> None:
@@ -60,7 +84,8 @@ def test_a_sample_of_faults_spoils_no_result(bundle_folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_in_every_step_of_an_attempt(fault: Fault, bundle_folder: Path) -> None:
-    with lab_for(fault, bundle_folder) as lab:
+@pytest.mark.parametrize("name", [fault.name for kind in KINDS for fault in FAULTS if fault.lab == kind])
+def test_a_fault_in_every_step_of_an_attempt(name: str, labs: Labs) -> None:
+    fault = BY_NAME[name]
+    with labs.of(fault.lab) as lab:
         good(wave(lab, fault, SEED))

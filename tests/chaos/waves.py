@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from sqlalchemy import select
@@ -112,6 +113,7 @@ def _judge(lab: ChaosLab, fault: Fault, case: Case, seed: str) -> Row:
     if Outcome(outcome) not in fault.ends:
         wrong.append(f"the run ended {outcome}: {lab.story(case.run)}")
     for attempt in attempts:
+        wrong += _kept(lab, attempt)
         if attempt.outcome is None or attempt.phase != Phase.DONE.value:
             wrong.append(f"attempt {attempt.id} has no end: {attempt.phase}")
         elif attempt.outcome != Outcome.PASSED.value:
@@ -134,9 +136,25 @@ def _judge(lab: ChaosLab, fault: Fault, case: Case, seed: str) -> Row:
     )
 
 
+def _kept(lab: ChaosLab, attempt: tables.Attempt) -> list[str]:
+    """What must be kept of an attempt that ran, and is not."""
+    with lab.db.read() as session:
+        names = set(session.scalars(select(tables.Artifact.name).where(tables.Artifact.attempt_id == attempt.id)))
+        query = select(tables.Incident).where(
+            tables.Incident.attempt_id == attempt.id, tables.Incident.klass == "farm-error"
+        )
+        bugs = [f"{bug.summary} {bug.evidence}" for bug in session.scalars(query)]
+        tests = list(session.scalars(select(tables.Test).where(tables.Test.attempt_id == attempt.id)))
+    steps = {f"step-{t.test_id[-2]}.txt" for t in tests if t.outcome == "passed"}
+    wanted = {"journal.jsonl", "logcat.zst", *steps} if steps else set()
+    missing = [f"attempt {attempt.id} has not kept {sorted(wanted - names)}"] if wanted - names else []
+    return [*missing, *(f"attempt {attempt.id}: {bug}" for bug in bugs)]
+
+
 def _unspoilt(lab: ChaosLab, run: int, who: str) -> list[str]:
     outcomes = [a.outcome for a in lab.attempts(run)]
-    good = outcomes == ["passed"] and lab.passed(run) == Counter(TESTS)
+    lost = any(map(partial(_kept, lab), lab.attempts(run)))
+    good = outcomes == ["passed"] and lab.passed(run) == Counter(TESTS) and not lost
     return [] if good else [f"{who} noticed: {lab.story(run)}"]
 
 

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy import select
 
@@ -85,7 +85,7 @@ class Lab:
         self.artifacts = ArtifactStore(self.state / "artifacts")
         self.processes: dict[str, subprocess.Popen[str]] = {}
 
-    def __enter__(self) -> Lab:
+    def __enter__(self) -> Self:
         try:
             self.begin()
         except BaseException:
