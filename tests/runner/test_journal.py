@@ -16,6 +16,7 @@ from farm.domain.journal import MAX_LINE, Kind, parse_line
 from runner.gate import Gate, Refused
 from runner.journal import FileJournal, read
 from runner.reporter import DeskReporter
+from runner.turns import Turns
 
 
 def test_numbers_go_on_after_the_last_whole_line(tmp_path: Path) -> None:
@@ -215,7 +216,7 @@ def test_whatever_passes_the_gate_is_a_line_of_the_journal(kind: str, fields: di
 
 def test_a_desk_notes_what_its_journal_refuses(tmp_path: Path) -> None:
     journal = FileJournal(tmp_path / "journal.jsonl")
-    reporter = DeskReporter(journal, Gate(["S1"]), [])
+    reporter = DeskReporter(journal, Gate(["S1"]), Turns(tmp_path), print)
     reporter.record("measurement", **measurement())
     reporter.close()
     (note,) = read(journal.path)
