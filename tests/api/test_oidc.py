@@ -138,7 +138,7 @@ def test_two_first_logins_of_one_person_at_once_make_one_user(login: Login, monk
 
     found = users.by_subject
     monkeypatch.setattr(users, "by_subject", by_subject)
-    login.provider(people={**PEOPLE, "sub": "4004", "preferred_username": "eve"})
+    login.provider(people={**PEOPLE, "sub": "9009", "preferred_username": "eve"})
     assert login.log_in().headers["location"] == "/"
     assert me(login)["name"] == "eve"
     assert len(seen) == 2
