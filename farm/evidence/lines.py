@@ -56,7 +56,7 @@ _TIME = r"(?:(?:\d{4}-)?\d{2}-\d{2} +\d{2}:\d{2}:\d{2}(?:[.,]\d{1,9})?|\d{8,11}\
 _THREADTIME = re.compile(
     rf"({_TIME}) +(?:[\w.+-]{{1,20}} +)?(\d{{1,10}}) +(\d{{1,10}}) +([VDIWEFAS]) +(.{{0,80}}?)(?:: |:$)(.*)"
 )
-_SLASHED = re.compile(rf"(?:({_TIME}) +)?([VDIWEFAS])/(.{{1,80}}?) ?(?:\( ?(\d{{1,10}})\))?: ?(.*)")
+_SLASHED = re.compile(rf"(?:({_TIME}) +)?([VDIWEFAS])/(.{{1,80}}?) ?(?:\( {{0,8}}(\d{{1,10}})\))?: ?(.*)")
 #: What is left when somebody cuts off date and numbers.
 _LEVEL_TAG = re.compile(r"([VDIWEF]) ([A-Za-z][\w.\-/+]{1,40}) *: (.*)")
 _STUDIO = re.compile(rf"({_TIME}) +(\d{{1,10}})-(\d{{1,10}})(?:/(\S{{1,200}}))? +(.*)")

@@ -27,7 +27,8 @@ _SAYING = re.compile(
     r"|CANNOT LINK EXECUTABLE|error while loading shared"
     r"|GGML_ASSERT|bad_alloc|FORTIFY: |fdsan: |Scudo ERROR|assertion .{0,300} failed"
     r"|Assertion .{0,300} failed|Check failed: "
-    r"|failed to allocate|AddressSanitizer|Segmentation fault|[Ii]llegal instruction|GL_OUT_OF_MEMORY|what\(\): "
+    r"|failed to allocate|AddressSanitizer|Segmentation fault|[Ii]llegal instruction|GL_OUT_OF_MEMORY"
+    r"|memory allocation of size|what\(\): "
 )
 _SHELL = {
     "Segmentation fault": ("SIGSEGV", 11),
