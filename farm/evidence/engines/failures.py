@@ -56,6 +56,7 @@ _CAUSES: tuple[tuple[str, bool, str], ...] = (
         r"CANNOT LINK EXECUTABLE|dlopen failed|library \"[^\"]+\" not found|cannot open shared object file",
     ),
     ("permission", True, r"Permission denied"),
+    ("too_many_files", True, r"Too many open files"),
     ("no_space", True, r"No space left on device"),
     (
         "unsupported_operator",
@@ -67,6 +68,7 @@ _CAUSES: tuple[tuple[str, bool, str], ...] = (
         "model_load",
         True,
         r"failed to load (?:the )?model|unable to load (?:the )?model|error loading model|invalid magic|bad magic"
+        r"|invalid rknn llm model magic|load model file error|gguf_init_from_file(?:_impl)?: .{0,40}magic"
         r"|(?:could ?n.t|can.t|cannot|failed to) (?:open|read|mmap|find) (?:the )?(?:model|file"
         r" .{0,120}\.(?:gguf|tflite|pte|onnx|rkllm|rknn|mnn|param|bin|litertlm|task))"
         r"|Load model .{0,200} failed|model file .{0,120}not found"
@@ -90,10 +92,11 @@ _CAUSES: tuple[tuple[str, bool, str], ...] = (
 _PATTERNS = tuple((kind, hard, re.compile(pattern, re.IGNORECASE)) for kind, hard, pattern in _CAUSES)
 #: Every failure has one of these in its words, in small letters: most lines have none.
 _SIGNS = (
-    "fail", "error", "abort", "fatal", "kill", "sig", "cannot", "can't", "unable", "could", "not ", "unsupported",
-    "unimplemented", "unregistered", "missing", "denied", "no space", "memory", "lost", "time", "check", "assert",
-    "invalid", "bad ", "bad_", "segmentation", "illegal", "exception", "terminate", "fault", "out_of", "resources",
-    "platform", "too low", "core dumped", "clfinish", "clbuild", "clenqueue", "allocation", "didn't", "find",
+    "fail", "error", "abort", "fatal", "kill", "sig", "cannot", "can't", "unable", "could", "not ", "too many",
+    "unsupported", "unimplemented", "unregistered", "missing", "denied", "no space", "memory", "lost", "time", "check",
+    "assert", "invalid", "bad ", "bad_", "magic", "segmentation", "illegal", "exception", "terminate", "fault",
+    "out_of", "resources", "platform", "too low", "core dumped", "clfinish", "clbuild", "clenqueue", "allocation",
+    "didn't", "find",
 )  # fmt: skip
 
 

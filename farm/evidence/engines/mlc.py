@@ -42,6 +42,8 @@ class Mlc(RuleParser):
         rule("rate", r"^\s*throughput:\s*{N}\s*{RATE}"),
         rule("time", r"^\s*total time:\s*{N}\s*{TIME}"),
         detail("tokens", r"^\s*total tokens:\s*{N}\s*tok", "tokens"),
+        rule("decode_rate", r"\bdecoding-time=.*?tok/s:\s*{N}", "tok/s"),
+        rule("token_time", r"\bdecoding-time={N}{TIME}"),
         setup("peak_memory", r"(?:peak|total) (?:\w+ )?memory[^:\d]*:\s*{N}\s*{SIZE}"),
         rule("decode_rate", r"\b(?:output|generation) (?:token )?(?:throughput|speed)[^:\d]*:\s*{N}\s*{RATE}"),
     )

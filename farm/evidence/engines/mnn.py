@@ -21,9 +21,7 @@ _OPTION = re.compile(r"(\w+)\s*=\s*(-?\w+)")
 _ROW = re.compile(r"^\s*\[\s*-\s*\]\s*(\S+)\s+(.*)")
 _CELL = re.compile(r"\b([Mm]ax|[Mm]in|[Aa]vg)\s*=\s*([-+\w.]+?)\s*(ms|us)\b")
 _FALLBACK = re.compile(r"Can't Find type=(\d+) backend, use (\d+) instead", re.IGNORECASE)
-_STAGE = re.compile(
-    r"^\s*(prompt|decode|vision|audio|prefill|sample)\s+(tokens num|time|speed)\s*=\s*([-+\w.]+)\s*(\S*)"
-)
+_STAGE = re.compile(r"^\s*([a-z]+(?: (?:process|input|prefill))?)\s+(tokens num|time|speed)\s*=\s*([-+\w.]+)\s*(\S*)")
 _TYPES = {"0": "CPU", "1": "Metal", "2": "CUDA", "3": "OpenCL", "5": "NNAPI", "6": "OpenGL", "7": "Vulkan"}
 _LLM_TEST = re.compile(r"^(pp|tg)\s?(\d+)$")
 _SPREAD = re.compile(r"^([\d.]+)(?:\s*(?:±|\+/-)\s*([\d.]+))?$")
@@ -38,6 +36,8 @@ class Mnn(RuleParser):
         rule("prefill_time", r"\bPrefill:\s*{N}\s*{TIME},\s*\d+ tokens"),
         rule("decode_time", r"\bDecode:\s*{N}\s*{TIME},\s*\d+ tokens"),
         detail("loop", r"\bloop\s*=\s*{N}"),
+        detail("pixels", r"^\s*pixels_mp\s*=\s*{N}\s*MP", "MP"),
+        detail("audio_real_time_factor", r"^\s*audio RTF\s*=\s*{N}"),
         detail("warmup", r"\bwarmup\s*=\s*{N}"),
         setup("load_time", r"(?:^|\s)(?:load|model load|init)\w* (?:time|tokenizer time)\s*[:=]?\s*{N}\s*{TIME}"),
         setup("peak_memory", r"(?:peak )?memory(?: usage| cost)?\s*[:=]\s*{N}\s*{SIZE}"),
@@ -84,13 +84,16 @@ class Mnn(RuleParser):
             self.add("inference_time", value, unit, Kind.MAIN, "lower", {**labels, "stat": stat.lower()})
 
     def _stage(self, stage: str, what: str, value: str, unit: str) -> None:
+        stage = stage.replace(" ", "_")
         if what == "tokens num":
             self.add(f"{stage}_tokens", value, "tokens")
         elif what == "time" and unit in ("s", "ms"):
-            kind = Kind.MAIN if stage in ("prefill", "decode") else Kind.DETAIL
+            kind = Kind.MAIN if stage in ("prefill", "decode", "total", "first_prefill") else Kind.DETAIL
             self.add(f"{stage}_time", value, unit, kind, "lower")
         elif what == "speed" and unit.startswith("tok/s"):
             self.add(f"{stage}_rate", value, "tok/s", Kind.MAIN, "higher")
+        elif what == "speed" and unit == "MP/s":
+            self.add(f"{stage}_rate", value, unit)
 
     def _cells(self, text: str) -> None:
         table = Table.of(text)

@@ -59,7 +59,7 @@ class RuleParser:
                 self.document(value)
             if self._documents.took:
                 return
-        heading = _HEADING.match(text) if self.headings and text.rstrip()[-1] in ":=#*-" else None
+        heading = _HEADING.match(text) if self.headings and len(text) <= 200 and text.rstrip()[-1] in ":=#*-" else None
         if heading is not None:
             self.heading((heading[1] or heading[2]).strip())
         lower = text.lower()
