@@ -18,7 +18,7 @@ FLOOD = 256 << 20
 
 class OutputLog:
     """A thread that reads `stream` to its end. The reader is never slower than the writer for long: what is too much is
-    read and dropped."""
+    read and dropped, and so is what a full disk does not take."""
 
     def __init__(self, stream: IO[bytes], path: Path) -> None:
         self._stream = stream
@@ -37,7 +37,7 @@ class OutputLog:
 
     def say(self, text: str) -> None:
         """A line of the supervisor's own, at once."""
-        self._file.write(text.encode() + b"\n")
+        self._write(text.encode() + b"\n")
 
     def tail(self, limit: int = 16 << 10) -> str:
         """The last characters that came."""
@@ -49,8 +49,15 @@ class OutputLog:
         if self._dropped:
             kept = b"".join(self._tail)[-TAIL:]
             gone = max(0, self._dropped - len(kept))
-            self._file.write(f"\n… {gone} bytes left out …\n".encode() + kept[-min(len(kept), self._dropped) :])
+            self._write(f"\n… {gone} bytes left out …\n".encode() + kept[-min(len(kept), self._dropped) :])
         self._file.close()
+
+    def _write(self, data: bytes) -> int:
+        """How much the file took: to lose a piece of the log is better than to hold up the suite."""
+        try:
+            return self._file.write(data) or 0
+        except OSError:
+            return 0
 
     def _run(self) -> None:
         fd = self._stream.fileno()
@@ -64,9 +71,7 @@ class OutputLog:
             self.last_output = time.monotonic()
             room = max(0, HEAD - self.count)
             self.count += len(data)
-            if room:
-                self._file.write(data[:room])
-            self._dropped += len(data[room:])
+            self._dropped += len(data) - self._write(data[:room])
             self._tail.append(data)
             self._tail_size += len(data)
             while self._tail_size - len(self._tail[0]) >= TAIL:

@@ -22,6 +22,7 @@ from runner.engines.base import EngineFailure
 from runner.gate import UNFINISHED_CAUSES
 from runner.markers import NotSettled
 from runner.measure import NotReported
+from runner.storage import cause_of_full_disk
 from runner.turns import LONG_S, Need, NoTurn
 
 MAX_ID = 480
@@ -142,6 +143,8 @@ class Records:
                 self._cause = why_unreachable(self._bench, self._boot_id) or self._cause
                 if self._cause is Outcome.INFRA_ERROR:
                     self._fine = Cause.ADB_SERVER
+            if self._cause in _DOUBTFUL and (full := cause_of_full_disk(call.excinfo.value, self._bench.device)):
+                self._cause, self._fine = Outcome.INFRA_ERROR, full
             if self._said is None and isinstance(call.excinfo.value, _SPEAKING):
                 self._said = str(call.excinfo.value)
             if self._said is None and isinstance(call.excinfo.value, MemoryError):

@@ -66,6 +66,7 @@ class Service:
         self.suite_pid: int | None = None
         self.engines: dict[tuple[str, int], None] = {}
         self.lost: dict[str, str] = {}
+        self.broken: str | None = None  # why the journal can take nothing more
         self.test_began: dict[tuple[str, str], float] = {}
 
     def start(self) -> None:
@@ -130,7 +131,14 @@ class Service:
     ) -> None:
         fields: dict[str, Any] = {"class": klass, **({"test": test} if test else {})}
         fields.update(device=device or self._gate.first_device, summary=summary, **more)
-        self._journal.record(Kind.INCIDENT, **fields)
+        self._write(Kind.INCIDENT, **fields)
+
+    def _write(self, kind: str, **fields: Any) -> None:
+        """A record that the journal cannot take ends the attempt: what is not written down has not happened."""
+        try:
+            self._journal.record(kind, **fields)
+        except OSError as error:
+            self.broken = self.broken or f"the journal cannot be written: {error.strerror}"
 
     def end_running(self, cause: str | None, message: str, detail: str) -> list[str]:
         """Write the end of whatever test still runs, as a failure: the suite did not bring it to one; their ids."""
@@ -144,7 +152,7 @@ class Service:
                     **({"cause": cause} if cause else {}),
                     **({"device": device} if device else {}),
                 }
-                self._journal.record(Kind.TEST_END, **self._gate.admit(Kind.TEST_END, {**fields, **extra}))
+                self._write(Kind.TEST_END, **self._gate.admit(Kind.TEST_END, {**fields, **extra}))
                 ended.append(test)
             return ended
 
@@ -205,7 +213,7 @@ class Service:
                 fields = self._gate.admit(kind, message)
                 if kind == Kind.ARTIFACT:
                     fields.update(measure_artifact(self._work_dir, fields["path"]))
-                self._journal.record(kind, **fields)
+                self._write(kind, **fields)
             except (Refused, ValueError) as refusal:
                 self.incident("journal-refused", f"the journal refused a record: {refusal}", repr(message)[:2000])
                 return
@@ -242,7 +250,7 @@ class Service:
     def _waits(self, words: str) -> None:
         self._on_wait(words)
         with self._lock:
-            self._journal.record(Kind.NOTE, level="info", text=words)
+            self._write(Kind.NOTE, level="info", text=words)
 
     def _witness(self, fd: int) -> None:
         if self._on_witness is None:

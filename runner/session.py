@@ -26,6 +26,7 @@ from typing import Any
 from farm.adb.device import Device
 from farm.adb.lens import LensServer, Refusal
 from farm.adb.locks import FileLock, LockBusy, device_lock
+from farm.domain.causes import disk_cause
 from farm.domain.journal import Kind, Record, clip
 from farm.domain.manifests import ManifestError
 from farm.domain.outcomes import Outcome
@@ -46,6 +47,8 @@ from runner.witness import View, Witness
 LOCK_WAIT_S = 20.0
 #: pytest starts after this even while somebody measures.
 START_WAIT_S = 60.0
+#: The attempt's last records wait so long for room on a full disk.
+DISK_WAIT_S = 10.0
 
 
 class NoSuite(Exception):
@@ -104,7 +107,9 @@ class Session:
                 exit_code, stop, lost = self._execute()
         except Terminated as error:
             stop = Stop(Outcome.INFRA_ERROR, f"the runner was ended by {error}")
-        except (LockBusy, sandbox.SandboxMissing, OSError) as error:
+        except OSError as error:
+            stop = Stop(Outcome.INFRA_ERROR, str(error), cause=disk_cause(error))
+        except (LockBusy, sandbox.SandboxMissing) as error:
             stop = Stop(Outcome.INFRA_ERROR, str(error))
         except (NoSuite, ManifestError) as error:
             stop = Stop(Outcome.FAILED, str(error))
@@ -231,12 +236,24 @@ class Session:
     def _waits(self, words: str | None) -> None:
         """What a test waits for, where the agent finds it (and shows it); removed when the wait is over."""
         path = self.folder / "waiting"
-        if words is None:
-            path.unlink(missing_ok=True)
-        else:
-            path.write_text(words)
+        with contextlib.suppress(OSError):  # only to be shown
+            if words is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.write_text(words)
 
     def _end(self, verdict: Verdict) -> None:
+        """The last records. On a full disk they wait a little: nothing runs any more, and an end saves a start."""
+        end = time.monotonic() + DISK_WAIT_S
+        while True:
+            try:
+                return self._write_end(verdict)
+            except OSError:
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(0.2)
+
+    def _write_end(self, verdict: Verdict) -> None:
         # A part of the suite finds a part of the facts: that is no other device.
         whole = whole_fingerprints(read(self.journal.path)) if self.spec.tests is None else {}
         for device, facts in whole.items():

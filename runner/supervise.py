@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from farm.adb.device import Device
+from farm.domain.causes import Cause
 from farm.domain.journal import clip
 from farm.domain.outcomes import Outcome
 from runner import cgroup, sandbox
@@ -78,7 +79,7 @@ class Inside:
         exit_code = started.process.returncode
         if stop is None and self._service.suite_pid is None:
             stop = Stop(Outcome.INFRA_ERROR, f"the tests did not start in the sandbox: {log.tail(1000).strip()}")
-        elif stop is None and not self._service.lost:
+        elif stop is None and (stop := self._broken()) is None and not self._service.lost:
             stop = self._ended_by_itself(exit_code, starved, log)
         return exit_code, stop, dict(self._service.lost)
 
@@ -103,7 +104,7 @@ class Inside:
             cancelled=(self._folder / "cancel").exists(),
             renewal=_text(self._folder / "renewed"),
         )
-        stop = self._watch.look(signs) or self._lost(now)
+        stop = self._broken() or self._watch.look(signs) or self._lost(now)
         if stop is None and now >= self._next_slow_look:
             self._next_slow_look = now + _SLOW_LOOK_S
             return self._greed(started, log)
@@ -115,6 +116,11 @@ class Inside:
             return None
         at = max((path for path in self._suites if test.startswith(path)), key=len, default=None)
         return None if at is None else self._suites[at]
+
+    def _broken(self) -> Stop | None:
+        """A test whose end could not be written down would be missing, or run twice."""
+        why = self._service.broken
+        return None if why is None else Stop(Outcome.INFRA_ERROR, why, cause=Cause.HOST_DISK)
 
     def _lost(self, now: float) -> Stop | None:
         if not self._service.lost:

@@ -7,6 +7,7 @@ and cause together. Without a cause the outcome's own row counts (`farm.domain.o
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -175,6 +176,14 @@ def ruling(outcome: Outcome, cause: Cause | None = None) -> Ruling:
         row.health if fine.health is None else fine.health,
         f"{row.words}: {fine.words}",
     )
+
+
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
+
+
+def disk_cause(error: BaseException) -> Cause | None:
+    """HOST_DISK for what the host's own storage refused to one of the farm's programs; else None."""
+    return Cause.HOST_DISK if isinstance(error, OSError) and error.errno in _DISK_ERRORS else None
 
 
 def cause_of(text: str | None) -> Cause | None:

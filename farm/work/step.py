@@ -7,7 +7,6 @@ kept beside it.
 
 from __future__ import annotations
 
-import errno
 import logging
 import time
 import traceback
@@ -21,7 +20,7 @@ from sqlalchemy.orm import Session
 from farm.adb import errors
 from farm.adb.device import Device
 from farm.domain import readiness
-from farm.domain.causes import Cause, fits, ruling
+from farm.domain.causes import Cause, disk_cause, fits, ruling
 from farm.domain.journal import clip
 from farm.domain.outcomes import Outcome, Phase
 from farm.store import devices, leases, tables
@@ -213,7 +212,7 @@ def _run_step(work: Work, attempt_id: int, phase: Phase, body: Body) -> None:
         if is_away(work, error):
             raise
         log.exception("attempt %d: %s failed", attempt_id, phase.value)
-        cause = Cause.HOST_DISK if _is_of_the_hosts_disk(error) else Cause.FARM_BUG
+        cause = disk_cause(error) or Cause.FARM_BUG
         cut = Cut(Outcome.INFRA_ERROR, f"{phase.value} failed: {type(error).__name__}: {error}", cause)
         _note_incident(step, cut.reason, traceback.format_exc())
     _leave(step, cut)
@@ -264,11 +263,6 @@ _CAUSES: tuple[tuple[type[errors.AdbError], Cause], ...] = (
     (errors.ShellTimeout, Cause.DEVICE_SLOW),
     (errors.RemoteError, Cause.TRANSFER_BROKE),
 )
-_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
-
-
-def _is_of_the_hosts_disk(error: Exception) -> bool:
-    return isinstance(error, OSError) and error.errno in _DISK_ERRORS
 
 
 def set_outcome(attempt: tables.Attempt, outcome: Outcome, reason: str, cause: Cause | None = None) -> None:
