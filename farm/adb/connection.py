@@ -15,11 +15,22 @@ from types import TracebackType
 
 from adbutils import AdbClient, AdbConnection
 from adbutils.errors import AdbError as AdbutilsError
+from adbutils.errors import AdbTimeout
 
-from farm.adb.errors import AdbError, AdbServerGone, DeviceGone, DeviceUnavailable, RemoteError, from_server
+from farm.adb.errors import (
+    AdbError,
+    AdbServerGone,
+    DeviceGone,
+    DeviceOffline,
+    DeviceUnavailable,
+    RemoteError,
+    from_server,
+)
 
 #: Answers of the adb server itself, which runs on this host.
 SERVER_TIMEOUT_S = 10.0
+#: The one question that no device has a part in; a lens answers it too.
+VERSION_S = 5.0
 #: A service string's length is four hex digits.
 MAX_SERVICE = 0xFFFF
 #: An address that names one transport and nothing else, for devices that share serial and path.
@@ -41,6 +52,10 @@ class Client(AdbClient):  # type: ignore[misc]
         connection = _Connection(self.host, self.port)
         connection.conn.settimeout(timeout or SERVER_TIMEOUT_S)
         return connection
+
+
+class NoAnswer(AdbServerGone):
+    """The connection stands and nothing comes. Where a device was asked for, it may be the one that is silent."""
 
 
 class HostSocket:
@@ -90,6 +105,8 @@ class HostSocket:
     def read(self, size: int) -> bytes:
         try:
             data: bytes = self._connection.read_exact(size)
+        except (AdbTimeout, TimeoutError) as error:
+            raise NoAnswer(f"adb server at {self.where} does not answer: {error}") from error
         except (AdbutilsError, EOFError, OSError) as error:
             raise AdbServerGone(f"adb server at {self.where} ended the connection: {error}") from error
         return data
@@ -130,9 +147,18 @@ def open_transport(host: str, port: int, address: str, timeout_s: float = SERVER
             return connection, int(numbered[1])
         connection.request(f"host:tport:serial:{address}", address)
         return connection, int(struct.unpack("<Q", connection.read(8))[0])
+    except NoAnswer as error:
+        connection.close()
+        _ask_version(host, port)
+        raise DeviceOffline(f"{address} does not answer: adb waited {timeout_s:g} s for it in vain") from error
     except BaseException:
         connection.close()
         raise
+
+
+def _ask_version(host: str, port: int) -> None:
+    """Whether the server is there at all. Raises AdbServerGone."""
+    query(host, port, "host:version", timeout_s=VERSION_S)
 
 
 def device_query(host: str, port: int, address: str, what: str) -> str:
