@@ -19,6 +19,10 @@ from farm.evidence.registry import KINDS, Kind
 
 #: Lines kept from before the first sign of a kind: heads come before what is sure.
 _BEFORE = 40
+#: Lines after a word of interest that belong to what it began.
+_WINDOW = 300
+#: Lines in which an output shows what it is; a longer text is a log.
+_SNAPSHOT_LINES = 50_000
 #: Characters that are looked at as one piece when a log is skimmed.
 PIECE = 1 << 18
 MAX_SECTIONS = 2_000
@@ -59,13 +63,18 @@ _SERVICES = {
 
 
 class Log:
-    """A log: every kind that is found anywhere, in one pass. Feed it lines, or text in pieces of any size."""
+    """A log: every kind that is found anywhere, in one pass. Feed it lines, or text in pieces of any size.
+
+    A kind's parser sees the lines around its words alone: some before, for what stands above, and a window after.
+    """
 
     def __init__(self, kinds: Iterable[Kind] = _LOGS) -> None:
         self._kinds = tuple(kinds)
         self._parsers: dict[str, Parser] = {kind.name: kind.parser() for kind in self._kinds}
         self._signs: dict[str, int] = {}
         self._needles = tuple(dict.fromkeys(needle for kind in self._kinds for needle in kind.needles))
+        self._until: dict[str, int] = dict.fromkeys(self._parsers, 0)
+        self._before: deque[tuple[int, str]] = deque(maxlen=_BEFORE)
         self._rest = ""
         self._skipped = ""
         self._hot = False
@@ -73,12 +82,25 @@ class Log:
 
     def feed(self, line: str) -> None:
         self.lines += 1
+        if any(needle in line for needle in self._needles):
+            for kind in self._kinds:
+                if any(needle in line for needle in kind.needles):
+                    self._wake(kind.name)
+        number = self.lines
         for kind in self._kinds:
-            self._parsers[kind.name].feed(line)
-        text = split(line).text
-        for kind in self._kinds:
-            if kind.sign.search(text) or kind.sign.search(line):
-                self._signs[kind.name] = self._signs.get(kind.name, 0) + 1
+            if self._until[kind.name] >= number:
+                self._parsers[kind.name].feed(line)
+                if kind.sign.search(line) or kind.sign.search(split(line).text):
+                    self._signs[kind.name] = self._signs.get(kind.name, 0) + 1
+        self._before.append((number, line))
+
+    def _wake(self, name: str) -> None:
+        """The lines just before, where the parser has not seen them, and the window after."""
+        if self._until[name] < self.lines:
+            for number, earlier in self._before:
+                if number > self._until[name]:
+                    self._parsers[name].feed(earlier)
+        self._until[name] = self.lines + _WINDOW
 
     def feed_text(self, text: str) -> None:
         """A piece of a stream; lines may be cut anywhere."""
@@ -149,6 +171,8 @@ class Auto:
         self._found: dict[str, Facts] = {}
         self._section: dict[str, Parser] | None = None
         self._in_log = False
+        self._batch: list[str] = []
+        self._batched = 0
         self._bugreport = False
         self._dated = 0
         self._lines = 0
@@ -163,9 +187,21 @@ class Auto:
             self._inside(line)
             return
         self._dated += bool(_LOGCAT.match(line))
-        self._log.feed(line)
-        if self._dated * 2 < self._lines:  # the lines of a log are no command's output
+        self._keep_for_log(line)
+        if self._dated * 2 < self._lines < _SNAPSHOT_LINES:  # the lines of a log are no command's output
             self._snapshots.feed(line)
+
+    def _keep_for_log(self, line: str) -> None:
+        self._batch.append(line)
+        self._batched += len(line) + 1
+        if self._batched >= PIECE:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Many lines at once: most pieces of a log hold nothing of interest."""
+        if self._batch:
+            self._log.feed_text("\n".join([*self._batch, ""]))
+        self._batch, self._batched = [], 0
 
     def feed_file(self, name: str, lines: Iterable[str]) -> None:
         """One file of a bugreport's archive. Traces and tombstones lie beside the report."""
@@ -210,7 +246,7 @@ class Auto:
 
     def _inside(self, line: str) -> None:
         if self._section is None or self._in_log:
-            self._log.feed(line)
+            self._keep_for_log(line)
         for parser in (self._section or {}).values():
             parser.feed(line)
 
@@ -233,6 +269,7 @@ class Auto:
 
     def finish(self) -> Facts:
         self._close()
+        self._flush()
         logs = self._log.finish()
         for name, facts in logs.items():
             self._keep(name, facts)

@@ -17,7 +17,7 @@ NEEDLES = (
     "simpleperf",
     "Performance counter statistics",
     "perf_event_open",
-    "traced_consumer",
+    "traced",
     "Tracing service",
 )
 

@@ -6,7 +6,9 @@ import pytest
 
 from farm.evidence.anr import reasons
 from farm.evidence.lines import split
+from farm.evidence.model_load import rules
 from farm.evidence.registry import parse
+from tests.evidence.samples import samples, text_of
 
 
 @pytest.mark.parametrize(
@@ -485,3 +487,15 @@ def test_engines_say_why_a_model_did_not_load(text: str, engine: str, error: str
 def test_a_load_that_worked_is_ok(text: str) -> None:
     found = parse("model_load", text.split("\n"))
     assert (found["ok"], found["error"]) == (True, None)
+
+
+def test_no_line_that_a_rule_of_model_loads_knows_is_passed_over() -> None:
+    """Fixed words stand before the patterns; whatever a pattern fits must hold one of them."""
+    texts = [text for mark in test_engines_say_why_a_model_did_not_load.pytestmark for text, _, _ in mark.args[1]]  # type: ignore[attr-defined]
+    lines = [line for text in [*texts, *map(text_of, (path for _, path in samples()))] for line in text.split("\n")]
+    known = [pattern for _, pattern in rules.ERRORS] + [rules.SUCCESS]
+    for line in lines:
+        if any(pattern.search(line) for pattern in known):
+            assert any(word in line.lower() for word in rules.WORDS), line
+        if any(pattern.search(line) for _, pattern in rules.ENGINES):
+            assert any(word in line.lower() for word in rules.ENGINE_WORDS), line

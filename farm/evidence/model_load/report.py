@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from farm.evidence.lines import Facts, Unknown, split
-from farm.evidence.model_load.rules import BENIGN, ENGINES, ERRORS, EXECUTORCH, SUCCESS, VAGUE
+from farm.evidence.model_load.rules import BENIGN, ENGINE_WORDS, ENGINES, ERRORS, EXECUTORCH, SUCCESS, VAGUE, WORDS
 
 NEEDLES = (
     "failed to load model",
@@ -25,6 +25,8 @@ NEEDLES = (
     "Flatbuffer",
     "Executorch Error",
     "Can't Find type=",
+    "mnn",
+    "MNN",
     "NN API returned",
     "not exists or registered",
 )
@@ -71,10 +73,15 @@ class ModelLoad:
         whole = f"{line.tag} {line.package or ''} {line.text}" if line.tag else line.text
         if not whole.strip():
             return
-        for name, pattern in ENGINES:
-            if pattern.search(whole):
-                self._engines[name] = self._engines.get(name, 0) + 1
-                break
+        low = whole.lower()
+        if any(word in low for word in ENGINE_WORDS):
+            for name, pattern in ENGINES:
+                if pattern.search(whole):
+                    self._engines[name] = self._engines.get(name, 0) + 1
+                    break
+        if not any(word in low for word in WORDS):  # most of a log: a look with fifty patterns would be wasted
+            self._unknown.add(line.text)
+            return
         self._detail(line.text)
         if self._error(line.text):
             return
