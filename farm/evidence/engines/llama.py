@@ -180,10 +180,11 @@ class Llama(RuleParser):
     def _row(self, text: str, cut: bool) -> bool:
         """A line of llama-batched-bench's table; True when it was one."""
         table = Table.of(text)
-        if "PP" in table.columns and "S_PP t/s" in table.columns and text.rstrip().endswith("|"):
+        if "PP" in table.columns and "S_PP t/s" in table.columns:
             self._batched = table
             self.found.began = True
-            self.add("columns", len(table.columns))
+            if not cut:
+                self.add("columns", len(table.columns))
             return True
         if "t/s" in table.columns:
             self._batched = None

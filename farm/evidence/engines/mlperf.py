@@ -14,7 +14,7 @@ from farm.evidence.engines.parsing import RuleParser
 from farm.evidence.engines.report import json_object, measured
 from farm.evidence.engines.rules import rule
 
-_SUMMARY = re.compile(r"^\s*\*?\s*([\w .%/()-]+?)\s*:\s*([-+\w.]+)\s*$")
+_SUMMARY = re.compile(r"^(?:\* )?(\w[\w .%/()-]{0,80}?)\s{0,40}:\s{0,40}([-+\w.]+)$")
 _RESULT = re.compile(r"Result is\s*:\s*(VALID|INVALID)")
 _TAIL = re.compile(r"_(ns|us|ms|s)$")
 
@@ -42,7 +42,7 @@ class Mlperf(RuleParser):
                     self.found.note(f"error: {entry.get('key')}: {str(entry.get('value'))[:200]}")
         elif match := _RESULT.search(text):
             self._validity(match[1])
-        elif match := _SUMMARY.match(text):
+        elif ":" in text and (match := _SUMMARY.match(text.strip()[:200])):
             self._summary(match[1].lower(), match[2])
 
     def _validity(self, word: str) -> None:

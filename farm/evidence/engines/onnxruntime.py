@@ -23,7 +23,6 @@ _STAGES = {
 _TITLE = re.compile(r"^\s*((?:Prompt processing|Token generation|Token sampling|E2E generation)[^:]*):\s*$")
 _STAT = re.compile(r"^\s+(avg|p\d+|stddev|min|max)\s*\(([^)]+)\):\s*([-+\w.]+)")
 _COUNT = re.compile(r"^\s+n:\s*(\d+)")
-_BUILD = re.compile(r"^\s*-{3,}\s*(.+?)\s*-{3,}\s*$")
 
 
 class OnnxRuntime(RuleParser):
@@ -78,8 +77,6 @@ class OnnxRuntime(RuleParser):
             self.add("n", match[1], labels={"of": self._stage[0]})
         elif not text[:1].isspace():
             self._stage = None
-        if match := _BUILD.match(text):
-            self.heading(match[1])
 
     def _stat(self, stage: tuple[str, str, Kind], match: re.Match[str]) -> None:
         timed, rated, kind = stage
