@@ -47,6 +47,7 @@ class HealthReport:
     server_gone: bool = False  # the adb server was away: nothing is known of the device
     apps_ok: bool | None = None  # its package manager answers; asked for by `deep`
     storage_ok: bool | None = None  # its shared storage is there; asked for by `deep`
+    error: AdbError | None = None  # what kept the look from its answer
 
 
 def check(device: Device, timeout_s: float = 20.0, *, deep: bool = False) -> HealthReport:
@@ -57,7 +58,8 @@ def check(device: Device, timeout_s: float = 20.0, *, deep: bool = False) -> Hea
         result = device.shell("sh", timeout_s, script(nonce, deep=deep).encode(), max_output=1 << 20)
     except AdbError as error:
         gone = isinstance(error, AdbServerGone)
-        return HealthReport(ok=False, problems=[f"{error} ({error.remedy})"], ill=not gone, server_gone=gone)
+        words = f"{error} ({error.remedy})"
+        return HealthReport(ok=False, problems=[words], ill=not gone, server_gone=gone, error=error)
     return judge(result.stdout, nonce, host_time=(began + time.time()) / 2)
 
 

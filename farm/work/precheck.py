@@ -11,7 +11,7 @@ from farm.domain import readiness
 from farm.domain.causes import Cause
 from farm.domain.outcomes import Outcome
 from farm.work.hold import held
-from farm.work.step import Cut, Step
+from farm.work.step import Cut, Step, adb_cut
 
 
 def precheck(step: Step) -> None:
@@ -60,8 +60,6 @@ def take_snapshot(step: Step) -> None:
 
 def cause_of(report: health.HealthReport) -> Cause:
     """Whose fault an unfit device is."""
-    if report.server_gone:
-        return Cause.ADB_SERVER
     if not report.ill and readiness.is_full(report.free_bytes):
         return Cause.STORAGE_FULL
     return Cause.DEVICE_UNFIT
@@ -76,6 +74,8 @@ def _fit(step: Step) -> health.HealthReport:
             return report
         words = "; ".join(report.problems) or "it did not answer"
         if time.monotonic() >= end:
+            if report.error is not None:  # lost, or silent: that is not "unfit"
+                raise adb_cut(step.phase, report.error)
             raise Cut(Outcome.INFRA_ERROR, f"{step.device_row.name} is not fit for work: {words}", cause_of(report))
         step.say(f"{step.device_row.name} to become fit: {words}")
         step.check()
