@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from farm.adb.device import Device
+from farm.store import tables
 from tests.chaos.gates import STEPS, Gates
 from tests.hosts.lab import Lab
 from tests.postgres import PostgresServer
@@ -195,6 +197,13 @@ class ChaosLab(Lab):
             if found is not None:
                 return found[1]
         raise AssertionError("no server told the admin's token")
+
+    def forget_bundle(self, serial: str) -> None:
+        """Nothing that was pushed is on the device any more."""
+        with self.db.read() as session:
+            address = session.query(tables.Device).filter_by(serial=serial).one().address or serial
+        with self._inside("h1"):
+            Device("127.0.0.1", self._adb("h1").port, address).shell("rm -rf /data/local/tmp/farm", timeout_s=60)
 
     # ---- runs ----
 

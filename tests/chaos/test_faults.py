@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,10 +76,11 @@ def test_a_sample_of_faults_spoils_no_result(bundle_folder: Path) -> None:
     postgres = PostgresServer()
     try:
         with ChaosLab(postgres, 3, bystander=False, servers=1, bundle=bundle_folder) as lab:
-            devices = [("rebooted", Phase.DEPLOY), ("offline", Phase.EXECUTE), ("battery-low", Phase.PRECHECK)]
-            parts = [(BY_NAME[f], cases_of(BY_NAME[f], [step], SEED, n + 1)) for n, (f, step) in enumerate(devices)]
-            good(waves(lab, parts, SEED))
-            good(wave(lab, BY_NAME["agent-killed"], SEED, [Phase.PRECHECK, Phase.EXECUTE, Phase.CLEAN]))
+            chosen = [("unplugged", Phase.DEPLOY), ("hot", Phase.SETTLE), ("rebooted", Phase.EXECUTE)]
+            faults = [(replace(BY_NAME[name], hold_s=(3.0, 5.0)), step) for name, step in chosen]
+            parts = [(fault, cases_of(fault, [step], SEED, n + 1)) for n, (fault, step) in enumerate(faults)]
+            good(waves(lab, parts, SEED, step_s=1.0))
+            good(wave(lab, BY_NAME["agent-killed"], SEED, [Phase.PRECHECK, Phase.COLLECT, Phase.CLEAN]))
     finally:
         postgres.close()
 

@@ -57,12 +57,15 @@ def wave(lab: ChaosLab, fault: Fault, seed: str, steps: Sequence[Phase] = STEPS)
     return waves(lab, [(fault, cases_of(fault, steps, seed))], seed)
 
 
-def waves(lab: ChaosLab, parts: Sequence[tuple[Fault, Sequence[Case]]], seed: str) -> list[Row]:
-    """Several faults at once, each with its own cases: faults of devices do not meet each other."""
+def waves(lab: ChaosLab, parts: Sequence[tuple[Fault, Sequence[Case]]], seed: str, step_s: float = 3.0) -> list[Row]:
+    """Several faults at once, each with its own cases: faults of devices do not meet each other.
+
+    `step_s`: how long each of the four tests takes that are met while they run.
+    """
     rng = Random(f"{seed}:{'+'.join(fault.name for fault, _ in parts)}")
     cases = [case for _, found in parts for case in found]
     bystander = lab.begin_bystander()
-    _hold(lab, cases)
+    _hold(lab, cases, step_s)
     for fault, found in parts:
         fault.strike(lab, found, rng)
     for case in cases:
@@ -85,10 +88,12 @@ def waves(lab: ChaosLab, parts: Sequence[tuple[Fault, Sequence[Case]]], seed: st
     return rows + ([Row("+".join(f.name for f, _ in parts), "farm", "", seed, "", (), tuple(wrong))] if wrong else [])
 
 
-def _hold(lab: ChaosLab, cases: Sequence[Case]) -> None:
+def _hold(lab: ChaosLab, cases: Sequence[Case], step_s: float) -> None:
     """Every attempt is in its step; the ones that execute come last, since they do not stand still."""
     still = [case for case in cases if case.step is not Phase.EXECUTE]
     for case in still:
+        if case.step is Phase.DEPLOY:
+            lab.forget_bundle(case.serial)  # otherwise there is nothing to push
         lab.gates.close(case.serial, case.step, case.where)
         case.run = lab.begin_run(case.serial, step_s=0.1)
     for case in still:
@@ -99,7 +104,7 @@ def _hold(lab: ChaosLab, cases: Sequence[Case]) -> None:
             raise AssertionError(f"{error}; {lab.story(case.run)}; {lab.logs()}") from None
     moving = [case for case in cases if case.step is Phase.EXECUTE]
     for case in moving:
-        case.run = lab.begin_run(case.serial, step_s=3.0)
+        case.run = lab.begin_run(case.serial, step_s)
     for case in moving:
         lab.reached(case.run, Phase.EXECUTE.value)
         if int(case.where):
