@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import threading
@@ -36,7 +37,7 @@ WORK: dict[str, Any] = {"online_wait_s": 10.0, "clean_wait_s": 15.0, "give_up_s"
 
 
 class ChaosLab(Lab):
-    """`small_disk`: h1 keeps its attempts on a small file system of its own (root); `clock`: its clock can jump."""
+    """`hard` (root): links can be cut, clocks jump, and h1 keeps its attempts on a small file system of its own."""
 
     agent_module = "tests.chaos.gates"
 
@@ -46,13 +47,12 @@ class ChaosLab(Lab):
         devices: int = len(STEPS),
         *,
         bystander: bool = True,
-        small_disk: bool = False,
-        clock: bool = False,
+        hard: bool = False,
         **more: Any,
     ) -> None:
-        options = {"profile": "pixel-8-pro", "servers": 2, "pack": PACK, **more}
+        options = {"profile": "pixel-8-pro", "servers": 2, "pack": PACK, "net": hard, **more}
         super().__init__(postgres, 1, devices, **{**options, "work": {**WORK, **options.get("work", {})}})
-        self._bystander, self._small_disk, self._clock = bystander, small_disk, clock
+        self._bystander, self._hard = bystander, hard
         self.gates = Gates(self.state / "gates")
         self.twins = Path(tempfile.mkdtemp(prefix="ft-"))
         self.half_hash = "0" * 64
@@ -61,7 +61,7 @@ class ChaosLab(Lab):
         self._stopped: dict[str, list[int]] = {}
 
     def begin(self) -> None:
-        if self._clock:
+        if self._hard:
             source = Path(__file__).with_name("clock.c")
             subprocess.run(
                 ["cc", "-O1", "-shared", "-fPIC", "-o", str(self.state / "clock.so"), str(source), "-ldl"],
@@ -69,7 +69,6 @@ class ChaosLab(Lab):
                 timeout=60,
             )
             self.shift_clock(0)
-        if self._small_disk:
             self.attempts_folder.mkdir(parents=True)
             options = ["-t", "tmpfs", "-o", f"size={DISK_MB}m", "chaos", str(self.attempts_folder)]
             subprocess.run(["mount", *options], check=True, timeout=30)
@@ -92,14 +91,14 @@ class ChaosLab(Lab):
         try:
             super().close()
         finally:
-            if self._small_disk:
+            if self._hard:
                 subprocess.run(["umount", "-l", str(self.attempts_folder)], check=False, timeout=30)
                 shutil.rmtree(self.state, ignore_errors=True)
             shutil.rmtree(self.twins, ignore_errors=True)
 
     def environment(self, name: str) -> dict[str, str]:
         found = {**super().environment(name), "CHAOS_GATES": str(self.gates.folder)}
-        if self._clock:
+        if self._hard:
             found |= {"LD_PRELOAD": str(self.state / "clock.so"), "CHAOS_CLOCK": str(self.state / "clock")}
         return found
 
@@ -107,9 +106,8 @@ class ChaosLab(Lab):
 
     def shift_clock(self, seconds: int) -> None:
         """The wall clock of servers and agents is off by so much from now on; the database's is not."""
-        part = self.state / "clock.part"
-        part.write_text(str(seconds))
-        part.replace(self.state / "clock")
+        with (self.state / "clock").open("r+b" if (self.state / "clock").exists() else "wb") as file:
+            file.write(struct.pack("=q", seconds))
 
     @property
     def attempts_folder(self) -> Path:

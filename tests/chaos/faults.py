@@ -43,7 +43,7 @@ def _nothing(_lab: ChaosLab, _cases: Sequence[Case], _rng: Random) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`lab`: what kind of lab it needs; `ends`: outcomes of a run that are right."""
+    """`lab`: what kind of lab it needs, plain or hard; `ends`: outcomes of a run that are right."""
 
     name: str
     words: str
@@ -251,15 +251,15 @@ FAULTS = (
     ),
     Fault("postgres-restarted", "PostgreSQL stops, or is killed, and starts", _restart_postgres, _start_postgres),
     Fault("runner-killed", "kill -9 of the runner", _kill_runners, spoils=frozenset({Cause.RUNNER_DIED})),
-    Fault("host-cut", "the host's link is down for a moment", _cut, _mend_link, (6.0, 14.0), lab="net"),
+    Fault("host-cut", "the host's link is down for a moment", _cut, _mend_link, (6.0, 14.0), lab="hard"),
     Fault(
         "host-cut-long", "the host's link is down for longer than a lease", _cut, _mend_link, (45.0, 50.0),
-        spoils=SILENT, lab="net",
+        spoils=SILENT, lab="hard",
     ),
-    Fault("clock-jump", "the wall clock jumps by up to a day", _jump, _jump_back, (4.0, 9.0), lab="clock"),
+    Fault("clock-jump", "the wall clock jumps by up to a day", _jump, _jump_back, (4.0, 9.0), lab="hard"),
     Fault(
         "host-disk-full", "no byte is left on the host", _fill_host, _free_host, (6.0, 12.0),
-        spoils=frozenset({Cause.HOST_DISK, Cause.RUNNER_DIED, Cause.FENCED}), lab="disk",
+        spoils=frozenset({Cause.HOST_DISK, Cause.RUNNER_DIED, Cause.FENCED}), lab="hard",
     ),
     Fault("journal-corrupt", "a crash of the host spoils the journal's end", _corrupt_journals, partial(_start, "h1")),
     Fault("upload-broken", "half of an upload, then the server dies", _break_upload, _after_upload),

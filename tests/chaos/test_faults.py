@@ -22,7 +22,7 @@ from tests.chaos.waves import Row, cases_of, wave, waves
 from tests.postgres import PostgresServer
 
 #: Kinds of labs: each is built once, and its faults follow one another.
-KINDS = ("plain", "disk", "clock", "net")
+KINDS = ("plain", "hard")
 SEED = os.environ.get("CHAOS_SEED", "1")
 
 
@@ -50,8 +50,7 @@ class Labs:
             self.close()
             postgres = PostgresServer(listen="*")
             self._stack.callback(postgres.close)
-            options = {"net": kind == "net", "small_disk": kind == "disk", "clock": kind == "clock"}
-            lab = self._stack.enter_context(ChaosLab(postgres, bundle=self._bundle, **options))
+            lab = self._stack.enter_context(ChaosLab(postgres, bundle=self._bundle, hard=kind == "hard"))
             self._lab, self._kind = lab, kind
         try:
             assert self._lab is not None
