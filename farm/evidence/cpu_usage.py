@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass
 
-MAX_ROWS = 2_000
+MAX_ROWS = 600
 _WINDOW = re.compile(
     r"CPU usage from (-?\d{1,12})ms to (-?\d{1,12})ms (ago" r"|later)(?: \((.{1,80}?)\))?(?: with (\d{1,3})% awake)?"
 )

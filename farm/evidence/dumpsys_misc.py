@@ -12,6 +12,7 @@ from farm.evidence.cpu_usage import Table
 from farm.evidence.lines import Facts, Unknown, clean, decimal, number
 
 MAX_PROCESSES = 5_000
+MAX_FIELDS = 64
 _LOAD = re.compile(r"^\s*Load: (\d{1,6}\.?\d*) / (\d{1,6}\.?\d*) / (\d{1,6}\.?\d*)")
 _GRAPHICS = re.compile(r"\*\* Graphics info for pid (\d{1,10}) \[(.{0,300}?)\] \*\*")
 _FRAMES = re.compile(
@@ -84,7 +85,7 @@ class DumpsysMisc:
 
     def _frames(self, text: str) -> bool:
         if match := _GRAPHICS.search(text):
-            if len(self._graphics) < MAX_PROCESSES:
+            if len(self._graphics) < MAX_PROCESSES // 10:
                 self._graphics.append({"pid": int(match[1]), "name": match[2]})
             return True
         match = _FRAMES.match(text)
@@ -99,7 +100,7 @@ class DumpsysMisc:
         if (match := _FOCUS.search(text)) is None:
             return False
         self._focus = match[1]
-        if dialog := _DIALOG.search(match[1]):
+        if (dialog := _DIALOG.search(match[1])) and len(self._dialogs) < MAX_FIELDS:
             self._dialogs.append(f"{dialog[1].lower()}: {dialog[2]}")
         return True
 
@@ -136,5 +137,5 @@ def _put(found: Facts, name: str, value: str) -> None:
     elif match := _PERCENTILE.match(name):
         known = count is not None and value.endswith("ms") and count < _NO_FRAME_MS and found.get("total_frames") != 0
         found.setdefault(f"{'gpu_' if match[2] else ''}p{match[1]}_ms", count if known else None)
-    elif name.startswith("Number "):
+    elif name.startswith("Number ") and len(found) < MAX_FIELDS:
         found.setdefault("_".join(name[7:].lower().split()), count)

@@ -150,7 +150,7 @@ class Tracing:
             self._facts["task_clock_ms"] = number * scale if number else None
         elif len(self._counters) < MAX_COUNTERS:
             self._counters[name] = number
-        if share is not None:
+        if share is not None and len(self._shares) < MAX_COUNTERS:
             self._shares[name] = float(share)
 
     def _progress(self, text: str, stamp: str | None) -> bool:

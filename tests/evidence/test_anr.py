@@ -229,3 +229,17 @@ def test_an_exit_record_tells_of_an_anr_too() -> None:
     found = parse("anr", lines)
     assert [(anr["process"], anr["pid"]) for anr in found["anrs"]] == [("com.example.app", 321)]
     assert found["trigger"] == "executing_service"
+
+
+def test_a_report_on_one_line_and_a_crash_services_stacks_are_read() -> None:
+    (anr,) = parse(
+        "anr", ["E/ActivityManager( 900): ANR in com.ex (com.ex/.Act), PID: 77, Reason: keyDispatchingTimedOut"]
+    )["anrs"]
+    assert (anr["process"], anr["pid"], anr["trigger"]) == ("com.ex", 77, "input_dispatch")
+    stacks = [
+        "main (native):tid=1 systid=4242",
+        "#00 pc 0x4c35c libc.so (__ioctl + 28) (BuildId: ba48)",
+        "#01 pc 0x5829c libbinder.so (android::IPCThreadState::talkWithDriver(bool) + 256)",
+        "       at android.os.BinderProxy.transactNative(BinderProxy.java)",
+    ]
+    assert parse("anr", stacks)["cause"] == "binder"

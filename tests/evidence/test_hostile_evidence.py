@@ -134,6 +134,59 @@ def test_memory_is_bounded_by_design(name: str) -> None:
     assert sizes[-1] - sizes[-2] < 8 << 20
 
 
+#: What a parser might remember, with a number that never comes again.
+GROWING = {
+    "anr": [
+        "01-04 01:06:43.739  {0} 1 E ActivityManager: ANR in com.p{0} (com.p{0}/.A)",
+        "01-04 01:06:43.739  {0} 1 E ActivityManager: PID: {0}",
+        "01-04 01:06:43.739  1 1 I am_anr  : [0,{0},com.q{0},1,Broadcast of Intent]",
+        "----- Output from /proc/pressure/x{0} -----",
+        "some avg10=1.00 avg60=0.00 avg300=0.00 total=1",
+        "----- pid {0} at 2024-01-01 10:00:00 -----",
+        '"main" prio=5 tid=1 Native',
+        '"thread {0}" prio=5 tid={0} Native',
+        "  native: #00 pc 0 /system/lib/x.so (symbol{0}+1)",
+        "sysTid={0} state=S x{0}",
+        "  {0}% {0}/name{0}: 1% user + 2% kernel",
+    ],
+    "crash": [
+        "01-02 10:00:00.000  {0}  {0} F libc    : Fatal signal 11 (SIGSEGV), code 1 in tid {0} (x{0}), pid {0} (y{0})",
+        "01-02 10:00:00.000  1  1 F DEBUG   : pid: {0}, tid: {0}, name: n{0}  >>> p{0} <<<",
+        "01-02 10:00:00.000  {0}  {0} E AndroidRuntime: FATAL EXCEPTION: t{0}",
+        "01-02 10:00:00.000  {0}  {0} E AndroidRuntime: java.lang.E{0}Exception: m",
+        "01-02 10:00:00.000  1  1 I lowmemorykiller: Kill 'p{0}' ({0}), uid 1, oom_score_adj 0 to free 1kB",
+        "01-02 10:00:00.000  {0}  {0} E libc++abi: terminating due to uncaught exception of type std::bad_alloc {0}",
+        "[ 1.0] kgsl kgsl-3d0: p[{0}]: gpu fault ctx {0}",
+    ],
+    "tracing": ["  {0}  counter-{0}  # 1 (50%)", "simpleperf E x{0}.cpp:1] failed {0}"],
+    "model_load": ["error loading model {0}: magic {0} build = {0}", "unknown {0}"],
+    "adb_errors": ["error: device 'x{0}' not found", "unknown {0}"],
+    "dumpsys_misc": [
+        "** Graphics info for pid {0} [p{0}] **",
+        "Number thing {0}: {0}",
+        "mCurrentFocus=Window{{a u0 Application Error: p{0}}}",
+        "  1% {0}/name{0}: 1% user + 2% kernel",
+    ],
+}
+
+
+@pytest.mark.parametrize("name", list(GROWING))
+def test_what_never_repeats_is_not_remembered_forever(name: str) -> None:
+    parser = KINDS[name].parser()
+    sizes: list[int] = []
+    tracemalloc.start()
+    try:
+        for turn in range(4):
+            for i in range(1_000):
+                for line in GROWING[name]:
+                    parser.feed(line.format(turn * 1_000 + i + 1))
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert sizes[-1] < 64 << 20
+    assert sizes[-1] - sizes[1] < 1 << 20
+
+
 @pytest.mark.slow
 def test_a_log_of_a_gigabyte_needs_no_more_memory_than_one_of_a_tenth() -> None:
     piece = "\n".join(noisy(20_000, 2)) + "\n"

@@ -16,11 +16,14 @@ from farm.evidence.cpu_usage import Table
 from farm.evidence.lines import Facts, Line, split
 
 MAX_ANRS = 200
+#: ANRs whose stacks are kept.
+MAX_TRACED = 10
 
 _HEADER = re.compile(
     r"\bANR in (?!Window\{|input window|gesture monitor|ActivityRecord\{"
     r"|null\b)([^\s(,]{1,200})(?: \((.{1,300}?)\))?(?:,|\s|$)"
 )
+_INLINE_PID, _INLINE_REASON = re.compile(r"\bPID: (\d{1,10})"), re.compile(r"\bReason: (.{1,2000})")
 _OLD_HEADER = re.compile(r"ANR \(application not responding\) in process: (\S{1,200})")
 _EVENT = re.compile(r"^\[(?:(\d{1,6}),)?(\d{1,10}),([^,\]]{1,200}),(-?\d{1,12}),(.*?)\]?$")
 _WINDOW = re.compile(
@@ -35,7 +38,7 @@ _FIELD = re.compile(
     r"|Time|ANR time|Window"
     r"|Cmd line|Cmdline)\s?: ?(.*)$"
 )
-_PRESSURE_OF = re.compile(r"Output from /proc/pressure/(\w+)")
+_PRESSURE_OF = re.compile(r"Output from /proc/pressure/(memory|cpu|io)\b")
 _PRESSURE = re.compile(r"^\s*(some|full) avg10=(\d{1,3}(?:\.\d+)?) ")
 _TRACE = re.compile(r"^-{4,} (?:Waiting Channels: |dumping )?pid:? (\d{1,10}) at ")
 _TRACE_END = re.compile(r"^-{4,} end (\d{1,10}) -{4,}")
@@ -118,7 +121,12 @@ class AnrParser:
             self._forget(self._last)
         anr = self._claim("log", process=process)
         anr.activity = anr.activity or activity
+        for name, pattern in (("PID", _INLINE_PID), ("Reason", _INLINE_REASON)):  # some vendors write all on one line
+            if inline := pattern.search(line.text):
+                anr.put(name, inline[1])
         self._open[line.pid] = anr
+        if len(self._open) > MAX_ANRS:
+            self._open.pop(next(iter(self._open)))
         self._entry = {}
         self._entry_anr = None
         self._just_opened = True
@@ -270,6 +278,8 @@ class AnrParser:
         if known is None and not any(anr.traced for anr in self.anrs):
             known = next((anr for anr in reversed(self.anrs) if anr.pid is None and "log" not in anr.sources), None)
             known = known or (None if self.anrs else self._claim("trace", pid=pid))
+        if sum(anr.traced for anr in self.anrs) >= MAX_TRACED and not (known and known.traced):
+            known = None
         if known is not None:
             known.pid = pid
             known.traced = True

@@ -26,10 +26,12 @@ _HEAD = re.compile(
     r'^\s*"(.{0,200}?)" (?:daemon )?(?:prio=(-?\d{1,3}) )?(?:tid=(\d{1,8}) )?'
     r"(?:sysTid=(\d{1,10})|([A-Za-z]\w{2,40}))?(?:\s.*)?$"
 )
+#: The same as crash reporting services write it.
+_SERVICE_HEAD = re.compile(r"^(\S.{0,100}?) \((\w{2,40})\):tid=(\d{1,8}) systid=(\d{1,10})\s*$")
 _SYSTID = re.compile(r"\bsysTid=(\d{1,10})")
 _STATE = re.compile(r"\bstate=([A-Z])\b")
 _NATIVE = re.compile(
-    r"(?:native: )?#(\d{1,3})\s+pc ([0-9a-fA-F]{1,16})\s+(\S+(?: \(deleted\))?)?(?: \(offset 0x[0-9a-f"
+    r"(?:native: )?#(\d{1,3})\s+pc (?:0x)?([0-9a-fA-F]{1,16})\s+(\S+(?: \(deleted\))?)?(?: \(offset 0x[0-9a-f"
     r"]+\))?(?:\s+\((.{1,300}?)\)?)?"
     r"(?: \(BuildId: .*)?\s*$"
 )
@@ -39,7 +41,7 @@ _LOCK = re.compile(
     r"- (waiting to lock|locked|waiting on|sleeping on"
     r"|parking to wait for)\s+<(?:0x)?(\w+)>(?: \((?:a )?(.{0,200}?)\))?(.*)"
 )
-_HELD = re.compile(r"held by (?:thread |tid=)(\d{1,8})")
+_HELD = re.compile(r"held by (?:thread(?:id)?[ =]|tid=)(\d{1,8})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,9 @@ class Stacks:
         if stripped[0] == '"' and (head := _HEAD.match(stripped)):
             self._begin(head)
             return True
+        if "systid=" in stripped and (service := _SERVICE_HEAD.match(stripped)):
+            self._add(Thread(service[1], int(service[3]), int(service[4]), service[2]))
+            return True
         if stripped[0] == "|":
             self._attributes(stripped)
             return True
@@ -104,9 +109,12 @@ class Stacks:
 
     def _begin(self, head: re.Match[str]) -> None:
         name, _, tid, sys_tid, state = head.groups()
-        self._current = Thread(name, int(tid) if tid else None, int(sys_tid) if sys_tid else None, state)
-        if len(self.threads) < MAX_THREADS or name == "main":
-            self.threads.append(self._current)
+        self._add(Thread(name, int(tid) if tid else None, int(sys_tid) if sys_tid else None, state))
+
+    def _add(self, thread: Thread) -> None:
+        self._current = thread
+        if len(self.threads) < MAX_THREADS:
+            self.threads.append(thread)
 
     def _attributes(self, text: str) -> None:
         if self._current is None:
@@ -191,6 +199,6 @@ def _parse_frame(text: str) -> Frame | None:
     if "kernel: " in text and (kernel := _KERNEL.search(text)):
         return Frame("kernel", kernel[1] or "")
     if " pc " in text and (native := _NATIVE.search(text)):
-        symbol = (native[4] or "").split(" (BuildId")[0]
+        symbol = (native[4] or "").split(" (BuildId")[0].replace(" + ", "+")
         return Frame("native", symbol[:MAX_FRAME_CHARS], (native[3] or "")[:MAX_FRAME_CHARS])
     return None

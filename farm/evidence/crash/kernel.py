@@ -30,7 +30,8 @@ _WATCHDOG_REASON = re.compile(
     r"watchdog|\bwdt|wdog|\bwd_?reset|apc[ _]wd|\bwd\b|hw_wdt|sec_wdt|dog ?bite|dog ?bark", re.I
 )
 _WATCHDOG = re.compile(
-    r"watchdog (?:bark|bite)|(?:non-secure|secure) (?:wdog|watchdog) (?:bark|bite)|apps? watchdog"
+    r"watchdog (?:bark|bite|reset\b|timed out|timer expired)|(?:non-secure|secure) (?:wdog"
+    r"|watchdog) (?:bark|bite)|apps? watchdog"
     r"|RST_STAT.{0,60}(?:WDT|WATCHDOG)(?:_?RESET|RST)"
     r"|last reset (?:was|is due to) .{0,40}(?:watchdog|wdt)",
     re.I,
