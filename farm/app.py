@@ -44,6 +44,7 @@ from farm.api import (
 from farm.api.auth import Auth, default_deny, needs
 from farm.api.context import Context, noted, principal
 from farm.api.headers import SafeHeaders
+from farm.api.hot import Hot
 from farm.api.limits import BodyLimit
 from farm.api.throttle import Throttle
 from farm.domain.manifests import ManifestError
@@ -184,6 +185,7 @@ def _guard(app: FastAPI, context: Context) -> None:
     """What every request passes, outermost last."""
     app.add_middleware(BodyLimit)
     app.add_middleware(Auth, context=lambda: context)
+    app.add_middleware(Hot, context=context, routes=(reservations.HOT, leases.HOT))
     app.add_middleware(errors.Faults)
     app.add_middleware(SafeHeaders)
 

@@ -24,7 +24,7 @@ from sqlalchemy import select
 from farm.app import Farm, build
 from farm.server import _listen
 from farm.settings import load
-from farm.store import leases, tables
+from farm.store import handover, tables
 from farm.store.artifacts import ArtifactStore
 from farm.store.bus import Change
 from farm.store.db import Database
@@ -157,10 +157,10 @@ class Cleaner:
 
     def once(self) -> None:
         with self._db.read() as session:
-            released = run(session, _RELEASED, {}).scalars().all()
+            released = run(session, _RELEASED, {}).scalars()
         for lease_id in released:
             with self._db.session() as session:
-                leases.end(session, lease_id, self._db.now(session), "nothing to clean")
+                handover.free(session, lease_id, self._db.now(session), "nothing to clean")
 
 
 if __name__ == "__main__":

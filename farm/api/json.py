@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
@@ -37,17 +38,18 @@ def encode(value: Any) -> Any:
         case set() | frozenset():
             return sorted((encode(entry) for entry in value), key=str)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return fields | _computed(value)
+        return {name: encode(getattr(value, name)) for name in _names(type(value))}
     raise TypeError(f"no JSON for a {type(value).__name__}")
 
 
-def _computed(value: Any) -> dict[str, Any]:
-    """Properties of a dataclass are facts like its fields (a median, a count)."""
-    names = [
+@lru_cache(maxsize=1024)
+def _names(kind: type) -> tuple[str, ...]:
+    """Fields of a dataclass, and its properties: they are facts like its fields (a median, a count)."""
+    fields = [field.name for field in dataclasses.fields(kind)]
+    computed = [
         name
-        for kind in type(value).__mro__
-        for name, entry in vars(kind).items()
+        for above in kind.__mro__
+        for name, entry in vars(above).items()
         if isinstance(entry, property) and not name.startswith("_")
     ]
-    return {name: encode(getattr(value, name)) for name in names}
+    return tuple(dict.fromkeys((*fields, *computed)))

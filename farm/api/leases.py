@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import re
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
@@ -12,15 +13,19 @@ from sqlalchemy.orm import Session
 from farm.api.auth import needs
 from farm.api.context import Audit, Farm, Who
 from farm.api.errors import ApiError
+from farm.api.hot import HotRoute
 from farm.api.json import encode
 from farm.domain.leases import HEARTBEAT, LONGEST, CannotExtend, Lease
 from farm.store import leases
+from farm.store.audit import Note
 from farm.store.people import Principal, Scope
 from farm.store.reads import leases as reads
 
 router = APIRouter(prefix="/api/leases", tags=["leases"])
 
 Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
+
+RELEASE = "lease.release"
 
 
 class Longer(BaseModel):
@@ -67,21 +72,27 @@ def extend(farm: Farm, who: Who, note: Audit, lease_id: Id, longer: Longer) -> d
         return dict(encode(reads.lease_view(session, lease)))
 
 
-@router.post("/{lease_id}/release", summary="Give a device back", dependencies=[needs(Scope.RESERVE, "lease.release")])
+@router.post("/{lease_id}/release", summary="Give a device back", dependencies=[needs(Scope.RESERVE, RELEASE)])
 def release(farm: Farm, who: Who, note: Audit, lease_id: Id) -> dict[str, Any]:
     """The holder is cut off at once; the device is free when it has been cleaned. A second time changes nothing."""
     with farm.db.session() as session:
-        lease = _mine(session, who, lease_id)
-        if lease.reservation_id is None:
-            raise ApiError(
-                409,
-                "an-attempts",
-                f"lease {lease_id} is {lease.holder}'s: cancel its run (farm cancel RUN), or preempt",
-            )
-        now = farm.db.now(session)
-        released = leases.release(session, lease_id, now, f"released by {who.name}")
-        note.write(session, now, f"lease {lease_id}", released=released)
-    return {"id": lease_id, "released": released}
+        _, made = _release(session, who, note, farm.db.now(session), lease_id)
+    return made
+
+
+def _release(session: Session, who: Principal, note: Note, now: datetime, lease_id: int) -> tuple[int, dict[str, Any]]:
+    lease = _mine(session, who, lease_id)
+    if lease.reservation_id is None:
+        raise ApiError(
+            409, "an-attempts", f"lease {lease_id} is {lease.holder}'s: cancel its run (farm cancel RUN), or preempt"
+        )
+    released = leases.release(session, lease_id, now, f"released by {who.name}")
+    note.write(session, now, f"lease {lease_id}", released=released)
+    return 200, {"id": lease_id, "released": released}
+
+
+#: The same, for those who ask often (`farm.api.hot`).
+HOT = HotRoute(re.compile("/api/leases/([1-9][0-9]{0,17})/release"), Scope.RESERVE, RELEASE, None, _release)
 
 
 @router.post("/{lease_id}/preempt", summary="Take a device away", dependencies=[needs(Scope.OPERATE, "lease.preempt")])

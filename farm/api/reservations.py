@@ -7,9 +7,11 @@ A device that is free is had in the answer to the question; otherwise the wish w
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Path, Query, Request
@@ -20,10 +22,12 @@ from sqlalchemy.orm import Session
 from farm.api.auth import needs
 from farm.api.context import Audit, Context, Farm, Who
 from farm.api.errors import ApiError, not_found
+from farm.api.hot import HotRoute
 from farm.api.json import encode
 from farm.domain.leases import LONGEST_ASKED, SHORTEST_ASKED
 from farm.domain.selectors import MAX_TEXT, SelectorError, nearest, parse, words_of
 from farm.store import devices, reservations
+from farm.store.audit import Note
 from farm.store.bus import Change
 from farm.store.people import Principal, Scope
 from farm.store.reads import leases as reads
@@ -32,6 +36,7 @@ from farm.store.reservations import Wish
 router = APIRouter(prefix="/api/reservations", tags=["leases"])
 
 MAX_ID = 2**63 - 1
+ASK = "reservation.ask"
 #: Longest wait of one question, and how many may wait at a time.
 MAX_WAIT_S = 300.0
 MAX_WAITERS = 512
@@ -56,34 +61,41 @@ class NewReservation(BaseModel):
     summary="Ask for a device",
     status_code=201,
     response_model=None,
-    dependencies=[needs(Scope.RESERVE, "reservation.ask")],
+    dependencies=[needs(Scope.RESERVE, ASK)],
 )
 def ask(farm: Farm, who: Who, note: Audit, new: NewReservation) -> JSONResponse:
     """The reservation: `active` with its lease when a device is free, else `queued`. Refused when nothing matches."""
-    wanted = _selector(new.selector)
     with farm.db.session() as session:
-        now = farm.db.now(session)
-        wish = Wish(
-            selector=wanted,
-            lasts=timedelta(seconds=new.for_s),
-            created_by=who.name,
-            team=who.team,
-            device_id=_device(session, new.device),
-            token_id=who.root_id,
-            purpose=new.purpose,
-            wait_until=None if new.wait_s is None else now + timedelta(seconds=new.wait_s),
-        )
-        ident, lease = reservations.request(session, wish, now)
-        if lease is None:
-            _check_queued(session, who, wish)
-            if new.wait_s == 0:
-                reservations.end(session, ident, now, "no device was free, and it was not to wait")
-        note.write(session, now, f"reservation {ident}", selector=new.selector, device=new.device, for_s=new.for_s)
+        status, made = _ask(session, who, note, farm.db.now(session), new)
+    return JSONResponse(made, status)
+
+
+def _ask(session: Session, who: Principal, note: Note, now: datetime, new: NewReservation) -> tuple[int, Any]:
+    wish = Wish(
+        selector=_selector(new.selector),
+        lasts=timedelta(seconds=new.for_s),
+        created_by=who.name,
+        team=who.team,
+        device_id=_device(session, new.device),
+        token_id=who.root_id,
+        purpose=new.purpose,
+        wait_until=None if new.wait_s is None else now + timedelta(seconds=new.wait_s),
+    )
+    ident, lease = reservations.request(session, wish, now)
+    if lease is None:
+        _check_queued(session, who, wish)
+        if new.wait_s == 0:
+            reservations.end(session, ident, now, "no device was free, and it was not to wait")
+    note.write(session, now, f"reservation {ident}", selector=new.selector, device=new.device, for_s=new.for_s)
+    if lease is None:
         session.flush()
-        if lease is None:
-            return JSONResponse(encode(reads.reservation(session, ident)), 201)
-        shown = reads.lease_view(session, lease)
-    return JSONResponse({"id": ident, "state": reservations.ACTIVE, "ready_at": None, "lease": encode(shown)}, 201)
+        return 201, encode(reads.reservation(session, ident))
+    shown = encode(reads.lease_view(session, lease))
+    return 201, {"id": ident, "state": reservations.ACTIVE, "ready_at": None, "lease": shown}
+
+
+#: The same, for those who ask often (`farm.api.hot`).
+HOT = HotRoute(re.compile("/api/reservations"), Scope.RESERVE, ASK, NewReservation, _ask)
 
 
 @router.get("", summary="Reservations")
@@ -131,9 +143,14 @@ def withdraw(farm: Farm, who: Who, note: Audit, ident: Id) -> dict[str, Any]:
     return {"id": ident, "ended": ended}
 
 
+@lru_cache(maxsize=1024)
+def _read_selector(text: str) -> str:
+    return parse(text).text
+
+
 def _selector(text: str) -> str:
     try:
-        return parse(text).text
+        return _read_selector(text)
     except SelectorError as error:
         detail = {"position": error.position, "suggestion": error.suggestion}
         raise ApiError(422, "bad-selector", f"the selector cannot be read: {error}", detail) from None

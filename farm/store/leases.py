@@ -158,11 +158,14 @@ def release(session: Session, lease_id: int, now: datetime, reason: str) -> bool
     return _close(session, lease_id, now, reason)
 
 
-def end(session: Session, lease_id: int, now: datetime, reason: str) -> bool:
-    """The device is clean and verified, or in quarantine: free it. False when it had ended before."""
+def end(session: Session, lease_id: int, now: datetime, reason: str) -> int | None:
+    """The device is clean and verified, or in quarantine: free it. Its id; None when the lease had ended before.
+
+    Who waits for the device is served by `farm.store.handover.free`, which calls this.
+    """
     found = run(session, _OPEN, {"lease": lease_id}).first()
     if found is None:
-        return False
+        return None
     device_id, holder, granted_at, released_at = found
     # The device's row first, as a grant does: whoever takes the two locks the other way round may wait for ever.
     used_s = max(0.0, (now - granted_at).total_seconds())
@@ -171,10 +174,10 @@ def end(session: Session, lease_id: int, now: datetime, reason: str) -> bool:
         release(session, lease_id, now, reason)
     if run(session, _END, {"lease": lease_id, "now": now}).first() is None:
         run(session, _WEAR, {"device": device_id, "used": -used_s})  # somebody else ended it while we waited
-        return False
+        return None
     _event(session, device_id, now, "freed", {"holder": holder, "reason": reason[:200]})
     touch(session, "device", device_id, at=now, device_id=device_id)
-    return True
+    return int(device_id)
 
 
 def _close(session: Session, lease_id: int, now: datetime, reason: str, by: str | None = None) -> bool:

@@ -93,8 +93,10 @@ def waiting_jobs(
     return waiting, broken
 
 
-def waiting_reservations(session: Session, now: datetime, quotas: Limits) -> list[WaitingJob]:
-    """People's wishes, as entries of class debug."""
+def waiting_reservations(
+    session: Session, now: datetime, quotas: Limits, ids: Collection[int] | None = None
+) -> list[WaitingJob]:
+    """People's wishes (all, or these), as entries of class debug."""
     return [
         WaitingJob(
             id=wish.id,
@@ -108,7 +110,7 @@ def waiting_reservations(session: Session, now: datetime, quotas: Limits) -> lis
             estimate_s=wish.lasts.total_seconds(),
             accounts=quotas.accounts(wish.team, wish.token_id),
         )
-        for wish in reservations.waiting(session, now)
+        for wish in reservations.waiting(session, now, ids)
     ]
 
 

@@ -1,17 +1,20 @@
 """Reservations: wishes of people and programs for a device, and the leases that they become.
 
 A wish is a row. When nothing that waits could want the device, `grant_now` makes it a lease in the caller's own
-transaction; otherwise it waits among the debug jobs (`waiting`) and the planner grants it (`begin`). It ends with its
-lease (farm.store.leases closes it), by being withdrawn, or when nobody could serve it in time.
+transaction; otherwise it waits among the debug jobs (`waiting`), and whoever frees a device hands it over
+(farm.store.handover) or the planner grants it (`begin`). It ends with its lease (farm.store.leases closes it), by being
+withdrawn, or when nobody could serve it in time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, exists, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Row, Select, bindparam, exists, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from farm.domain.devices import DeviceFacts
@@ -23,11 +26,15 @@ from farm.store.bus import touch
 from farm.store.prepared import run
 
 QUEUED, ACTIVE, ENDED = "queued", "active", "ended"
-#: With more wishes in the queue than this, the planner decides.
-_MAX_RIVALS = 50
+#: With more different wishes in the queue than this, the planner decides.
+_MAX_WANTS = 50
 #: One person's wishes in the queue.
-MAX_WAITING = 100
+MAX_WAITING = 1000
 
+_ROW = tables.Reservation
+_NOW = bindparam("now", type_=tables.UtcDateTime)
+#: A wish that waits, may begin, and is not given up.
+DUE = (_ROW.state == QUEUED, _ROW.begins_at <= _NOW, or_(_ROW.wait_until.is_(None), _ROW.wait_until > _NOW))
 
 _ASK = insert(tables.Reservation).returning(tables.Reservation.id)
 _BEGIN = (
@@ -41,17 +48,30 @@ _LOOK = select(
     exists()
     .where(
         tables.Job.state == State.QUEUED.value,
-        or_(tables.Job.not_before.is_(None), tables.Job.not_before <= bindparam("now", type_=tables.UtcDateTime)),
+        or_(tables.Job.not_before.is_(None), tables.Job.not_before <= _NOW),
     )
     .label("job"),
-    exists().where(tables.Reservation.state == QUEUED, tables.Reservation.id != bindparam("ident")).label("rival"),
+    exists().where(_ROW.state == QUEUED, _ROW.id != bindparam("ident")).label("rival"),
     exists()
-    .where(tables.Hold.lifted_at.is_(None), or_(tables.Hold.until.is_(None), tables.Hold.until > bindparam("now")))
+    .where(tables.Hold.lifted_at.is_(None), or_(tables.Hold.until.is_(None), tables.Hold.until > _NOW))
     .label("hold"),
     or_(
         exists().where(tables.Team.name == bindparam("team"), tables.Team.max_devices.is_not(None)),
         exists().where(tables.Token.id == bindparam("token"), tables.Token.max_devices.is_not(None)),
     ).label("limited"),
+)
+#: The different wishes that wait, beside one's own.
+_WANTS = (
+    select(_ROW.team, _ROW.selector, _ROW.device_id)
+    .where(*DUE, _ROW.id != bindparam("ident"))
+    .distinct()
+    .limit(_MAX_WANTS + 1)
+)
+_CLOSE = (
+    update(_ROW)
+    .where(_ROW.id == bindparam("ident"), _ROW.state == QUEUED)
+    .values(state=ENDED, ended_at=_NOW, end_reason=bindparam("reason"))
+    .returning(_ROW.device_id)
 )
 
 
@@ -85,11 +105,19 @@ class Waiting:
     lasts: timedelta
     wait_until: datetime | None
 
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What one or more who wait have in common."""
+
+    team: str
+    selector: str
+    pinned: int | None
+
     def matches(self, device: DeviceFacts) -> bool:
         if self.pinned is not None:
             return device.id == self.pinned
-        facts = device.facts()
-        return all(selector.matches(facts) for selector in self.wants)
+        return _selector(self.selector).matches(device.facts())
 
 
 def request(session: Session, wish: Wish, now: datetime) -> tuple[int, Lease | None]:
@@ -115,11 +143,25 @@ def request(session: Session, wish: Wish, now: datetime) -> tuple[int, Lease | N
     return ident, lease
 
 
-def waiting(session: Session, now: datetime) -> list[Waiting]:
-    """Every wish that waits and whose time to wait is not over, oldest first."""
-    row = tables.Reservation
-    query = select(row).where(row.state == QUEUED, or_(row.wait_until.is_(None), row.wait_until > now))
-    return [_waiting(found) for found in session.scalars(query.order_by(row.created_at, row.id))]
+def waiting(session: Session, now: datetime, ids: Collection[int] | None = None) -> list[Waiting]:
+    """Every wish (or those of these ids) that waits and whose time to wait is not over, oldest first."""
+    query = select(*(getattr(_ROW, name) for name in _WAITS)).where(
+        _ROW.state == QUEUED, or_(_ROW.wait_until.is_(None), _ROW.wait_until > now)
+    )
+    if ids is not None:
+        query = query.where(_ROW.id.in_(sorted(ids)))
+    return [_waiting(found) for found in session.execute(query.order_by(_ROW.created_at, _ROW.id))]
+
+
+def wants(session: Session, ident: int, now: datetime) -> list[Want]:
+    """What those who wait ask for, apart from the wish `ident`: each different one once, at most `_MAX_WANTS` + 1."""
+    return [Want(*found) for found in run(session, _WANTS, {"ident": ident, "now": now})]
+
+
+def planner_has_nothing_to_say(session: Session, now: datetime) -> bool:
+    """Whether no job waits that could start, and nothing is paused or drained."""
+    look = run(session, _LOOK, {"ident": 0, "now": now, "team": "", "token": None}).one()
+    return not (look.job or look.hold)
 
 
 def begin(session: Session, ident: int, device_id: int, now: datetime) -> Lease | None:
@@ -127,21 +169,20 @@ def begin(session: Session, ident: int, device_id: int, now: datetime) -> Lease 
 
     Raises AlreadyHeld when the device has been taken meanwhile.
     """
-    row = session.get(tables.Reservation, ident, populate_existing=True)
+    row = session.get(tables.Reservation, ident, populate_existing=True, with_for_update=True)
     if row is None or row.state != QUEUED:
         return None
-    return _begin(session, ident, device_id, row.team, row.created_by, timedelta(seconds=row.lasts_s), now)
+    return serve(session, ident, device_id, row.team, row.created_by, timedelta(seconds=row.lasts_s), now)
 
 
 def end(session: Session, ident: int, now: datetime, reason: str) -> bool:
     """Withdraw a wish, or give back what it became; False when it had ended before."""
-    row = session.get(tables.Reservation, ident, populate_existing=True)
-    if row is None or row.state == ENDED:
+    if _close(session, ident, now, reason):
+        return True
+    row = session.get(tables.Reservation, ident, populate_existing=True)  # whoever granted it was faster
+    if row is None or row.state == ENDED or row.lease_id is None:
         return False
-    if row.lease_id is not None:
-        return leases.release(session, row.lease_id, now, reason)
-    _close(session, row, now, reason)
-    return True
+    return leases.release(session, row.lease_id, now, reason)
 
 
 def note_reason(session: Session, ident: int, reason: str, now: datetime) -> bool:
@@ -180,11 +221,12 @@ def any_expired(session: Session, now: datetime) -> bool:
 
 def expire(session: Session, now: datetime) -> list[int]:
     """End every wish that nobody could serve in time; the reason tells what it waited for last."""
-    rows = session.scalars(select(tables.Reservation).where(*_expired(now))).all()
-    for row in rows:
-        waited = f": {row.wait_reason}" if row.wait_reason else ""
-        _close(session, row, now, f"the wait is over{waited}")
-    return [row.id for row in rows]
+    rows = session.execute(select(_ROW.id, _ROW.wait_reason).where(*_expired(now))).all()
+    ended = []
+    for ident, waited_for in rows:
+        if _close(session, ident, now, f"the wait is over{f': {waited_for}' if waited_for else ''}"):
+            ended.append(ident)
+    return ended
 
 
 def over_quota(session: Session, team: str, token_id: int | None) -> str | None:
@@ -234,21 +276,30 @@ def _expired(now: datetime) -> tuple[ColumnElement[bool], ...]:
     return (tables.Reservation.state == QUEUED, tables.Reservation.wait_until <= now)
 
 
-def _close(session: Session, row: tables.Reservation, now: datetime, reason: str) -> None:
-    row.state, row.ended_at, row.end_reason = ENDED, now, reason[:200]
-    touch(session, "reservation", row.id, at=now, device_id=row.device_id)
+def _close(session: Session, ident: int, now: datetime, reason: str) -> bool:
+    """End a wish that still waits; False: it does not."""
+    closed = run(session, _CLOSE, {"ident": ident, "now": now, "reason": reason[:200]}).first()
+    if closed is None:
+        return False
+    touch(session, "reservation", ident, at=now, device_id=closed[0])
+    return True
 
 
-def _begin(
-    session: Session, ident: int, device_id: int, team: str, user: str, lasts: timedelta, now: datetime
-) -> Lease:
+def serve(session: Session, ident: int, device_id: int, team: str, user: str, lasts: timedelta, now: datetime) -> Lease:
+    """Make a wish that this transaction has locked, or made, a lease. Raises AlreadyHeld."""
     lease = leases.grant(session, device_id, f"{RESERVATION}{ident}", None, now, now + lasts, team=team, user=user)
     run(session, _BEGIN, {"ident": ident, "lease": lease.id})
     touch(session, "reservation", ident, at=now, device_id=device_id)
     return lease
 
 
-def _waiting(row: tables.Reservation) -> Waiting:
+#: The columns of a wish that the planner looks at.
+_WAITS = (
+    "id", "created_at", "begins_at", "selector", "device_id", "team", "created_by", "token_id", "lasts_s", "wait_until",
+)  # fmt: skip
+
+
+def _waiting(row: Row[Any]) -> Waiting:
     return Waiting(
         id=row.id,
         queued_at=row.created_at,
@@ -274,8 +325,8 @@ def _grant_now(session: Session, ident: int, wish: Wish, now: datetime) -> Lease
     look = run(session, _LOOK, {"ident": ident, "now": now, "team": wish.team, "token": wish.token_id}).one()
     if look.job or look.hold or (look.limited and over_quota(session, wish.team, wish.token_id)):
         return None
-    rivals = _rivals(session, ident, now) if look.rival else []
-    if len(rivals) > _MAX_RIVALS:
+    rivals = wants(session, ident, now) if look.rival else []
+    if len(rivals) > _MAX_WANTS:
         return None
     wanted = _selector(wish.selector)
     for device in free_devices.ready(session, wish.device_id, now):
@@ -286,19 +337,7 @@ def _grant_now(session: Session, ident: int, wish: Wish, now: datetime) -> Lease
         if not free_devices.lock(session, device.id):
             continue
         try:
-            return _begin(session, ident, device.id, wish.team, wish.created_by, wish.lasts, now)
+            return serve(session, ident, device.id, wish.team, wish.created_by, wish.lasts, now)
         except leases.AlreadyHeld:  # in the moment between look and lock: no second one while this one is locked
             return None
     return None
-
-
-def _rivals(session: Session, ident: int, now: datetime) -> list[Waiting]:
-    """The wishes that were there before this one and may begin."""
-    row = tables.Reservation
-    query = select(row).where(
-        row.state == QUEUED,
-        row.id != ident,
-        row.begins_at <= now,
-        or_(row.wait_until.is_(None), row.wait_until > now),
-    )
-    return [_waiting(found) for found in session.scalars(query.limit(_MAX_RIVALS + 1))]

@@ -11,7 +11,7 @@ from farm.adb.device import Device
 from farm.adb.push_cache import BUNDLES_DIR, CAS_DIR
 from farm.domain.devices import Health
 from farm.domain.names import safe
-from farm.store import devices, leases, tables
+from farm.store import devices, handover, leases, tables
 from farm.work.context import Work
 from farm.work.hold import held
 from farm.work.step import Cut, Step, is_away
@@ -99,7 +99,7 @@ def _end_lease(step: Step, problem: str | None) -> None:
             devices.set_health(session, step.attempt.device_id, health, words, "clean", now)
         lease = leases.of_attempt(session, step.id, step.attempt.token)
         if lease is not None:
-            leases.end(session, lease.id, now, _CLEANED if problem is None else f"quarantined: {problem}")
+            handover.free(session, lease.id, now, _CLEANED if problem is None else f"quarantined: {problem}")
 
 
 def remember(work: Work, serial: str, before: Path) -> bool:

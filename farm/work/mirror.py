@@ -29,7 +29,7 @@ class Heard:
     runs: set[int] = field(default_factory=set)
     devices: set[int] = field(default_factory=set)
     fleet: bool = False  # something about devices, whichever
-    reservations: bool = False
+    reservations: set[int] = field(default_factory=set)
     everything: bool = False
 
     def take(self, changes: Iterable[Change]) -> bool:
@@ -45,7 +45,7 @@ class Heard:
             elif change.topic == "hold":
                 self.fleet = True
             elif change.topic == "reservation":
-                self.reservations = True
+                self.reservations.add(int(change.ref))
             elif change.topic in _ALL:
                 self.everything = True
         return bool(found)
@@ -83,8 +83,9 @@ class Mirror:
         if heard.jobs or heard.runs:
             self._jobs(session, now, heard)
         if heard.reservations:
-            known = {key: job for key, job in self.index.jobs.items() if key[0] == "reservation"}
-            self._replace(known, queue.waiting_reservations(session, now, self._quotas), now)
+            keys = [("reservation", ident) for ident in heard.reservations]
+            known = {key: job for key in keys if (job := self.index.jobs.get(key)) is not None}
+            self._replace(known, queue.waiting_reservations(session, now, self._quotas, heard.reservations), now)
         self._changed |= heard.devices
         if heard.fleet:
             self._looked_at = None

@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 REASONS = 200
 #: Where more than `MANY` wait, reasons are written at most so often, seconds: telling them costs more than deciding.
 MANY, REASONS_S = 1000, 5.0
+#: Telling reasons takes at most one part in so many of the time: each grant changes the place of all who wait behind.
+TELLING = 20
 #: Ends of leases and silent hosts are looked for at most so often, seconds.
 WATCH_S = 0.25
 #: Changes are taken in at most so often while nothing waits, and with no longer pauses when something does, seconds.
@@ -62,9 +64,10 @@ class Planner:
         self._thread: threading.Thread | None = None
         self._since = db.now()
         self._mirror = Mirror(self._since)
-        self._seen_id: int | None = None  # the change that was read last
+        self._seen_id: int | None = None  # every change up to this one is known
+        self._beyond: set[int] = set()  # those above it that are known already
         self._told: dict[scheduling.Key, str] = {}  # reasons as last written
-        self._told_at = float("-inf")
+        self._told_at = self._tell_from = float("-inf")
         self._silent: dict[str, bool] = {}  # by host, as last announced
         self._watched_at = float("-inf")
         self._built_at = self._foretold_at = datetime.min.replace(tzinfo=self._since.tzinfo)
@@ -88,6 +91,11 @@ class Planner:
     def _hear(self, changes: Sequence[Change]) -> None:
         with self._lock:
             concerned = self._heard.take(changes)
+            if self._seen_id is not None and self._db.is_sqlite:
+                self._beyond.update(change.id for change in changes)
+                while self._seen_id + 1 in self._beyond:
+                    self._seen_id += 1
+                    self._beyond.discard(self._seen_id)
         if concerned:
             self._wake.set()
 
@@ -106,7 +114,9 @@ class Planner:
                 self._stopping.wait(0.5)
             took = time.monotonic() - began
             tick_s = self._settings.planner_tick_s
-            self._wake.wait(min(tick_s, FORETELL_S) if self._mirror.arrived else tick_s)  # who came is to be foretold
+            due_s = max(0.0, self._tell_from - time.monotonic()) if self._mirror.index.jobs else tick_s
+            tick_s = min(tick_s, FORETELL_S) if self._mirror.arrived else tick_s  # who came is to be foretold
+            self._wake.wait(min(tick_s, due_s) if due_s > 0 else tick_s)
             # What changes within a moment is taken in together; others get at least as much of the processor as passes.
             self._stopping.wait(min(took, TOGETHER_S) if self._mirror.index.jobs else TOGETHER_S)
             self._wake.clear()
@@ -114,6 +124,7 @@ class Planner:
     def once(self) -> scheduling.Decisions:
         """One pass from what the database says, whatever was known before."""
         self._doubt()
+        self._tell_from = float("-inf")
         return self._pass()
 
     def _pass(self) -> scheduling.Decisions:
@@ -142,13 +153,15 @@ class Planner:
     def _look(self) -> None:
         """What other processes have changed: a file wakes nobody, and a command may have written to it."""
         with self._db.read() as session:
-            if self._seen_id is None:
-                self._seen_id = self._db.newest_change(session)
+            newest = self._db.newest_change(session)
+            if self._seen_id is None or self._seen_id >= newest:
+                self._seen_id = newest if self._seen_id is None else self._seen_id
                 return
             found = changes_after(session, self._seen_id)
-        if found:
-            self._seen_id = found[-1].id
-            self._hear(found)
+        self._hear(found)
+        with self._lock:
+            self._seen_id = max(self._seen_id, found[-1].id if found else 0)
+            self._beyond = {ident for ident in self._beyond if ident > self._seen_id}
 
     def _watch_hosts(self) -> None:
         """A host that falls silent cannot say so itself: it is announced here, and so is its coming back."""
@@ -204,9 +217,15 @@ class Planner:
 
     def _write_down(self, made: scheduling.Decisions) -> None:
         """The reasons that changed, of those who come next, and the ends of those who are given up."""
-        fresh = self._fresh_reasons()
+        began = time.monotonic()
+        fresh = self._fresh_reasons() if began >= self._tell_from else []
         if not fresh and not made.give_ups:
             return
+        self._carry_down(fresh, made)
+        ended = time.monotonic()
+        self._tell_from = ended + TELLING * (ended - began)
+
+    def _carry_down(self, fresh: list[tuple[scheduling.Key, str]], made: scheduling.Decisions) -> None:
         with self._db.session() as session:
             now = self._db.now(session)
             for (kind, ident), words in fresh:

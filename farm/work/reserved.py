@@ -20,7 +20,7 @@ from farm.adb.errors import AdbError
 from farm.adb.locks import LockBusy
 from farm.domain.devices import Health
 from farm.domain.leases import Lease
-from farm.store import devices, leases, reservations, tables
+from farm.store import devices, handover, leases, reservations, tables
 from farm.work.clean import remember, restore
 from farm.work.context import Work
 from farm.work.hold import lock_of
@@ -80,7 +80,7 @@ class Reserved:
                 words = f"not cleaned after {lease.holder}: {problem}"
                 health = Health.BAD if known else Health.SUSPECT
                 devices.set_health(session, lease.device_id, health, words, "clean", now)
-            leases.end(session, lease.id, now, "cleaned" if problem is None else f"quarantined: {problem}")
+            handover.free(session, lease.id, now, "cleaned" if problem is None else f"quarantined: {problem}")
         log.info("%s after %s: %s in %.1f s", row.name, lease.holder, problem or "clean", time.monotonic() - began)
         self._ready.discard(lease.id)
         shutil.rmtree(before.parent, ignore_errors=True)

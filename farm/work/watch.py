@@ -7,7 +7,7 @@ import logging
 from farm.adb.errors import AdbError
 from farm.domain import health as rules
 from farm.domain.devices import Health
-from farm.store import devices, leases, tables
+from farm.store import devices, handover, leases, tables
 from farm.work.clean import dirty_file, remember, restore
 from farm.work.context import Work
 from farm.work.hold import lock_of
@@ -66,4 +66,6 @@ class Watch:
             if remember(self._work, device.serial, snapshot):
                 words = "its attempt ended without cleaning"
                 devices.set_health(session, device.id, Health.BAD, words, "clean", now)
-            return leases.end(session, lease_id, now, "its attempt was over; the device is cleaned before its next use")
+            return handover.free(
+                session, lease_id, now, "its attempt was over; the device is cleaned before its next use"
+            )
