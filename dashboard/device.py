@@ -8,13 +8,15 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dashboard import device_health, history, incidents, signs, words
+from dashboard import device_health, history, holds, incidents, signs, words
 from dashboard.errors import gone
 from dashboard.fleet import tile_view
 from dashboard.house import House
 from dashboard.signs import Sign
 from farm.domain.devices import Health
+from farm.domain.holds import Hold
 from farm.store.reads import devices as reads
+from farm.store.reads import holds as hold_reads
 from farm.store.reads.devices import DeviceDetail, EventRow, RecentAttempt, flat
 from farm.store.reads.history import History
 from farm.store.reads.history import history as read_history
@@ -26,14 +28,14 @@ Window = Annotated[Literal["1h", "24h", "7d"], Query()]
 DeviceName = Annotated[str, Path(max_length=200)]
 
 
-def view(detail: DeviceDetail, past: History | None, window: str) -> dict[str, object]:
+def view(detail: DeviceDetail, past: History | None, window: str, hold: Hold | None) -> dict[str, object]:
     facts = detail.tile.facts
     return {
         "detail": detail,
         "incidents": incidents.groups(detail.incidents),
         "tile": detail.tile,
         "device": facts,
-        "view": tile_view(detail.tile),
+        "view": tile_view(detail.tile, hold=hold),
         "labels": sorted(facts.labels.items()),
         "attempts": [(row, _sign(row)) for row in detail.attempts],
         "events": history.grouped(detail.events, event_words),
@@ -97,8 +99,9 @@ def add(routes: APIRouter, house: House) -> None:
             found = reads.device(session, name, now)
             if found is None:
                 raise gone("device", name, ("/", "to the fleet"))
+            hold = holds.hold_on(hold_reads.standing(session, now), found.tile.facts)
             past = read_history(session, found.tile.facts.id, history.WINDOWS[window], now)
-        shown = view(found, past, window) | device_health.view(found, viewer)
+        shown = view(found, past, window, hold) | device_health.view(found, viewer)
         return house.page(request, template, shown, viewer=viewer)
 
     @routes.get("/devices/{name:path}")

@@ -8,13 +8,17 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dashboard import drawing, signs, words
+from dashboard import drawing, holds, signs, words
 from dashboard.house import House
 from dashboard.signs import Sign
 from farm.domain.devices import REMEDIES, Availability, remedy
+from farm.domain.holds import Hold
 from farm.domain.outcomes import Phase
+from farm.store.people import Scope
 from farm.store.reads import fleet as reads
+from farm.store.reads import holds as hold_reads
 from farm.store.reads.fleet import Fleet, Tile
+from farm.store.reads.holds import Standing
 
 #: From here on a temperature is drawn hot: a phone's battery is near its limit, a board's chip runs warmer by nature.
 HOT_C = {"phone": 45.0, "board": 60.0}
@@ -43,10 +47,12 @@ class TileView:
     find: str
 
 
-def tile_view(tile: Tile, scale: tuple[float, float] | None = None) -> TileView:
-    """`scale`: the temperatures, °C, that the line's box spans."""
+def tile_view(tile: Tile, scale: tuple[float, float] | None = None, hold: Hold | None = None) -> TileView:
+    """`scale`: the temperatures, °C, that the line's box spans. `hold`: what keeps new work away from it."""
     device, work = tile.facts, tile.work
     sign = signs.of_device(tile.availability, work.phase if work else None)
+    if hold is not None and tile.availability is Availability.READY:
+        sign = signs.PAUSED
     labels = device.labels
     android = f"A{labels['android']}" if labels.get("android") else None
     facts = tuple(f for f in (labels.get("soc"), android) if f)
@@ -59,8 +65,8 @@ def tile_view(tile: Tile, scale: tuple[float, float] | None = None) -> TileView:
         sign=sign,
         facts=facts,
         doing=_doing(tile),
-        doing_href=f"/runs/{work.run_id}" if work else None,
-        note=_note(tile),
+        doing_href=_doing_href(tile),
+        note=_note(tile, hold),
         line=drawing.line(tile.temperatures, scale=scale),
         hot=temperature is not None and temperature >= HOT_C[tile.kind],
         battery=_battery(tile),
@@ -83,7 +89,7 @@ def _doing(tile: Tile) -> str:
         if tile.availability is Availability.QUARANTINED:
             until = tile.facts.health_until
             return f"until {until:%H:%M} UTC" if until else "until a person releases it"
-        return "" if tile.availability is Availability.READY else tile.why
+        return "" if tile.availability is Availability.READY else tile.why.replace(":", " ")
     run = f"run {work.run_id}"
     if tile.availability is not Availability.RUNNING:
         return run
@@ -92,14 +98,20 @@ def _doing(tile: Tile) -> str:
     return f"{run} · {work.phase}"
 
 
-def _note(tile: Tile) -> str | None:
+def _doing_href(tile: Tile) -> str | None:
+    if tile.work:
+        return f"/runs/{tile.work.run_id}"
+    return "/reservations" if tile.availability is Availability.RESERVED else None
+
+
+def _note(tile: Tile, hold: Hold | None) -> str | None:
     if tile.facts.connection in REMEDIES:
         return remedy(tile.facts.connection.value)
     if tile.availability is Availability.QUARANTINED:
         return tile.why
     if tile.availability is Availability.RUNNING and tile.work and tile.work.waiting_for:
         return f"waits for {tile.work.waiting_for}"
-    return None
+    return None if hold is None else f"no new work: paused by {hold.by}, {hold.reason}"
 
 
 def _battery(tile: Tile) -> str:
@@ -126,14 +138,20 @@ _COUNTS = (
 )
 
 
-def view(fleet: Fleet) -> dict[str, object]:
+def view(fleet: Fleet, standing: list[Standing]) -> dict[str, object]:
     scale = drawing.shared_scale((tile.temperatures for tile in fleet.tiles), step=_SCALE_STEP_C)
-    counts = [(fleet.counts[word.value], label) for word, label in _COUNTS if fleet.counts.get(word.value)]
+    tiles = [tile_view(tile, scale, holds.hold_on(standing, tile.facts)) for tile in fleet.tiles]
+    idle = sum(1 for tile in tiles if tile.sign is signs.PAUSED)
+    numbers = {**fleet.counts, Availability.READY.value: fleet.counts.get(Availability.READY.value, 0) - idle}
+    counts = [(numbers[word.value], label) for word, label in _COUNTS if numbers.get(word.value)]
+    stopped = {one.hold.ref for one in standing if one.hold.scope == "host"}
     return {
+        "paused": holds.paused(standing, [tile.facts for tile in fleet.tiles]),
         "fleet": fleet,
-        "tiles": [tile_view(tile, scale) for tile in fleet.tiles],
+        "tiles": tiles,
         "scale": scale,
-        "counts": counts,
+        "counts": [*counts, *([(idle, "paused")] if idle else [])],
+        "host_signs": {host.name: signs.of_host(host.silent, host.name in stopped) for host in fleet.hosts},
         "silent": [host for host in fleet.hosts if host.silent and host.devices],
     }
 
@@ -143,7 +161,11 @@ def add(routes: APIRouter, house: House) -> None:
         viewer = house.viewer(request)
         with house.context.db.read() as session:
             found = reads.fleet(session, house.context.clock())
-        return house.page(request, template, view(found), viewer=viewer)
+            standing = hold_reads.standing(session, house.context.clock())
+        facts = [tile.facts for tile in found.tiles]
+        names = {*(f.name for f in facts), *(f.pool for f in facts if f.pool), *(host.name for host in found.hosts)}
+        may = {"operates": house.context.principal(request).may(Scope.OPERATE), "pausable": sorted(names)}
+        return house.page(request, template, view(found, standing) | may, viewer=viewer)
 
     @routes.get("/")
     def page(request: Request) -> Response:

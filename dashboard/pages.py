@@ -8,7 +8,20 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from dashboard import attempt, device, fleet, job, people, people_audit, people_tokens, queue, run, runs
+from dashboard import (
+    attempt,
+    device,
+    fleet,
+    holds,
+    job,
+    people,
+    people_audit,
+    people_tokens,
+    queue,
+    reservations,
+    run,
+    runs,
+)
 from dashboard.context import Context, Viewer
 from dashboard.errors import NobodyLoggedIn, PageError, route_class
 from dashboard.house import House
@@ -41,7 +54,8 @@ def router(context: Context) -> APIRouter:
 
     house = House(context, render, viewer)
     routes = APIRouter(include_in_schema=False, route_class=route_class(show))
-    for page in (fleet, runs, queue, run, job, attempt, device, people_tokens, people, people_audit):
+    places = (fleet, holds, runs, queue, run, job, attempt, device, reservations)
+    for page in (*places, people_tokens, people, people_audit):
         page.add(routes, house)
     _add_login(routes, context, render)
     _add_static(routes, static)

@@ -6,7 +6,7 @@ import itertools
 import secrets
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from fastapi import APIRouter, Form, Query
 from sqlalchemy.orm import Session
@@ -53,6 +53,8 @@ class Draft:
     klass: str = "manual"
     title: str = ""
     mode: str = "each"
+    shards: int = 2
+    confirm: bool = False
     key: str = ""
 
 
@@ -180,12 +182,14 @@ def add(routes: APIRouter, house: House) -> None:
         selector: Text = "",
         klass: Short = "manual",
         title: Short = "",
-        mode: Short = "each",
+        mode: Annotated[Literal["each", "any", "shard"], Form()] = "each",
+        shards: Annotated[int, Form(ge=2, le=100)] = 2,
+        confirm: Annotated[bool, Form()] = False,
         key: Short = "",
     ) -> Response:
         """Queue it and go to its page; a refusal is shown beside the form, which keeps what was typed."""
         viewer = house.viewer(request)
-        draft = Draft(bundle, pack, tuple(suites or ()), selector, klass, title, mode, key)
+        draft = Draft(bundle, pack, tuple(suites or ()), selector, klass, title, mode, shards, confirm, key)
         wanted = RunRequest(
             bundle=bundle,
             suites=draft.suites,
@@ -193,7 +197,9 @@ def add(routes: APIRouter, house: House) -> None:
             pack=pack or None,
             klass=klass if klass in dict(CLASSES) else "manual",
             title=title.strip() or None,
-            mode="any" if mode == "any" else "each",
+            mode=mode,
+            shards=shards,
+            confirm=confirm,
             created_by=viewer.name,
             team=viewer.team,
             token_id=house.context.principal(request).root_id,

@@ -27,6 +27,7 @@ WAITING = Sign("point", "muted", "waiting")
 QUEUED = Sign("point", "muted", "queued")
 UNFINISHED = Sign("ring", "muted", "unfinished", "its attempt was over before it ended")
 NOT_RUN = Sign("ring", "muted", "not run", "its attempt was over before it began")
+PAUSED = Sign("ring", "warn", "paused", "it works, and gets no new work until it is resumed")
 CANCELLING = Sign("quarter", "muted", "cancelling")
 ABSENT = Sign("none", "muted", "not here", "not part of this device's suite")
 
@@ -86,6 +87,13 @@ def of_device(word: Availability, phase: str | None = None) -> Sign:
     if word is Availability.RUNNING and phase == Phase.SETTLE.value:
         return Sign("half", "cool", "cooling")
     return _AVAILABILITY[word]
+
+
+def of_host(silent: bool, paused: bool) -> Sign:
+    """Of a machine with devices on it."""
+    if silent:
+        return Sign("ring", "warn", "silent", "nothing is heard of its agent: its devices cannot be used")
+    return PAUSED if paused else Sign("dot", "ok", "heard of")
 
 
 def plain(word: str) -> str:

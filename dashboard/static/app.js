@@ -51,7 +51,7 @@
     all[next].focus();
     all[next].scrollIntoView({ block: "nearest" });
   }
-  const go = { f: "/", r: "/runs" };
+  const go = { f: "/", r: "/runs", v: "/reservations" };
   let after = 0; // when `g` was pressed
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || help?.open) return;

@@ -2,7 +2,7 @@
 // morphs it in place. Hidden pages hold no connection. Without this script a page is simply as old as its last load.
 "use strict";
 (() => {
-  const TOPICS = ["host", "inventory", "device", "run", "job", "attempt", "test", "measurement", "log"];
+  const TOPICS = ["host", "inventory", "device", "hold", "alert", "reservation", "run", "job", "attempt", "test", "measurement", "log"];
   const SETTLE_MS = 200; // changes come in bursts
   const REST_MS = 400; // least time between two requests
 

@@ -51,6 +51,7 @@ def test_a_run_is_queued_and_its_page_opens(own_site: Site) -> None:
     page.get_by_label("On which devices").fill("name=husky-v1")
     page.get_by_label("fingerprint").uncheck()
     page.get_by_label("Title").fill("from the page")
+    page.get_by_label("confirm failures").check()
     page.get_by_role("button", name="queue the run").click()
     page.wait_for_url(re.compile(r"/runs/\d+$"))
     expect(page.locator("h1")).to_contain_text("from the page")
@@ -59,6 +60,7 @@ def test_a_run_is_queued_and_its_page_opens(own_site: Site) -> None:
     with own_site.db.read() as session:
         run = session.scalars(select(t.Run).order_by(t.Run.id.desc()).limit(1)).one()
         assert (run.selector, run.suites, run.created_by) == ("name=husky-v1", ["smoke", "latency"], "tester")
+        assert run.request["confirm"] is True
 
 
 def test_a_form_that_is_sent_twice_queues_one_run(own_site: Site) -> None:
@@ -220,3 +222,15 @@ def test_hostile_names_stay_text_everywhere(own_site: Site) -> None:
         assert page.locator("img").count() == 0, path
     page.goto("/runs?q=" + "%3Cscript%3Ewindow.pwned%3D1%3C/script%3E")
     assert page.evaluate("window.pwned") is None
+
+
+def test_a_run_that_is_shared_out_wants_tests_that_are_known_and_is_told_so(site: Site) -> None:
+    page = _form(site)
+    page.get_by_label("share the tests out over").check()
+    page.get_by_label("How many parts").fill("3")
+    page.get_by_label("confirm failures").check()
+    page.get_by_role("button", name="queue the run").click()
+    expect(page.locator("#refusal")).to_contain_text("run it once without shards")
+    expect(page.get_by_label("share the tests out over")).to_be_checked()
+    expect(page.get_by_label("How many parts")).to_have_value("3")
+    expect(page.get_by_label("confirm failures")).to_be_checked()

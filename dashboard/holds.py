@@ -1,0 +1,97 @@
+"""Paused devices, hosts and pools on the fleet's page: by whom, why, until when; paused and resumed by operators."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Form
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from dashboard.errors import PageError
+from dashboard.house import House
+from farm.domain.devices import DeviceFacts
+from farm.domain.holds import Hold, holding
+from farm.store import holds
+from farm.store.people import Scope
+from farm.store.reads.holds import Standing
+
+BACK = ("/", "back to the fleet")
+
+Kind = Annotated[Literal["device", "host", "pool", "farm"], Form()]
+Name = Annotated[str, Form(max_length=200)]
+Reason = Annotated[str, Form(min_length=3, max_length=300)]
+Hours = Annotated[str, Form(max_length=12)]
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """A hold in force. `what`: in words; `name`: as a form names it; `busy`: whose work there still goes on."""
+
+    hold: Hold
+    what: str
+    name: str
+    devices: int
+    busy: tuple[str, ...]
+
+
+def paused(standing: Collection[Standing], devices: Collection[DeviceFacts]) -> list[Paused]:
+    """Holds as the page lists them; a device goes by its name."""
+    names = {facts.serial: facts.name for facts in devices}
+    return [_paused(one, names) for one in standing]
+
+
+def _paused(one: Standing, names: dict[str, str]) -> Paused:
+    hold = one.hold
+    name = names.get(hold.ref, hold.ref) if hold.scope == "device" else hold.ref
+    what = "the whole farm" if hold.scope == "farm" else f"{hold.scope} {name}"
+    return Paused(hold, what, hold.ref, one.devices, tuple(busy.replace(":", " ") for busy in one.busy))
+
+
+def hold_on(standing: Collection[Standing], facts: DeviceFacts) -> Hold | None:
+    """What keeps this device from new work."""
+    return holding((one.hold for one in standing), facts.serial, facts.host, facts.pool)
+
+
+def _lasts(hours: str) -> timedelta | None:
+    """None: left empty, until somebody resumes it. Raises PageError."""
+    text = hours.strip().replace(",", ".")
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 366 * 24:
+        raise PageError(422, f"Hours cannot be {hours!r}", "Give a number above 0, or leave it empty.", BACK)
+    return timedelta(hours=value)
+
+
+def add(routes: APIRouter, house: House) -> None:
+    db, needs, note_of, principal = house.context.db, house.context.needs, house.context.note, house.context.principal
+
+    @routes.post("/ui/holds", dependencies=[needs(Scope.OPERATE, "hold.place")])
+    def place(request: Request, scope: Kind, reason: Reason, name: Name = "", hours: Hours = "") -> Response:
+        lasts = _lasts(hours)
+        with db.session() as session:
+            now = db.now(session)
+            try:
+                ref = holds.target(session, scope, name.strip())
+            except holds.UnknownTarget as error:
+                why = str(error)
+                raise PageError(404, "Nothing was paused", f"{why[:1].upper()}{why[1:]}.", BACK) from None
+            holds.place(session, scope, ref, reason, principal(request).name, now, now + lasts if lasts else None)
+            note_of(request).write(session, now, f"{scope} {name.strip()}".strip(), reason=reason)
+        return RedirectResponse("/", 303)
+
+    @routes.post("/ui/holds/lift", dependencies=[needs(Scope.OPERATE, "hold.lift")])
+    def lift(request: Request, scope: Kind, name: Name = "") -> Response:
+        """Ends every hold on exactly this, also when what it named is no longer known."""
+        with db.session() as session:
+            now = db.now(session)
+            ended = holds.lift(session, scope, name, principal(request).name, now)
+            note_of(request).write(session, now, f"{scope} {name}".strip(), lifted=len(ended))
+        return RedirectResponse("/", 303)

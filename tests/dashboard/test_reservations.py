@@ -1,0 +1,171 @@
+"""Who holds what until when, and what is paused, in a real browser: each may do what is theirs to do."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from html import unescape
+
+import pytest
+from playwright.sync_api import expect
+from sqlalchemy import delete, select
+
+from farm.store import leases
+from farm.store import tables as t
+from farm.store.people import Scope
+from tests.dashboard.conftest import DESK, PHONE, Site
+from tests.dashboard.seed_holders import MINE, THEIRS, seed_holders
+from tests.dashboard.test_pages import violations
+
+MEMBER = (Scope.READ, Scope.SUBMIT, Scope.RESERVE)
+OPERATOR = (*MEMBER, Scope.OPERATE)
+
+
+@pytest.fixture(autouse=True)
+def holders(site: Site) -> None:
+    """The same holders before each test, whatever the one before did to them."""
+    with site.db.session() as session:
+        now = datetime.now(UTC)
+        for lease in leases.open_leases(session):
+            if lease.reservation_id is not None:
+                leases.end(session, lease.id, now, "the next test")
+        session.execute(delete(t.Reservation))
+        session.execute(delete(t.Hold))
+        seed_holders(session, now)
+
+
+def _lease(site: Site, device: str) -> t.Lease:
+    with site.db.read() as session:
+        query = select(t.Lease).join(t.Device, t.Device.id == t.Lease.device_id).where(t.Device.name == device)
+        return session.scalars(query.order_by(t.Lease.id.desc())).first() or pytest.fail(f"{device} has no lease")
+
+
+@pytest.mark.parametrize("path", ["/reservations", "/", "/devices/oriole-02"])
+def test_reservations_and_pauses_are_whole_in_both_themes_at_desk_and_phone(path: str, site: Site) -> None:
+    for theme in ("light", "dark"):
+        for viewport in (DESK, PHONE):
+            page = site.page(path, color_scheme=theme, viewport=viewport)
+            expect(page.locator("h1").first).to_be_visible()
+            width = page.evaluate("document.documentElement.scrollWidth")
+            assert width <= viewport["width"], f"{path} is {width} px wide at {viewport['width']} ({theme})"
+            if (theme, viewport) != ("dark", PHONE):  # dark colours were judged at the desk
+                assert violations(page) == [], f"{path}, {theme}, {viewport['width']} px"
+            page.context.close()
+
+
+def test_who_holds_a_device_extends_it_and_gives_it_back_and_touches_no_other(site: Site) -> None:
+    page = site.page("/reservations", scopes=MEMBER)
+    mine, theirs = page.locator("tr", has_text=MINE), page.locator("tr", has_text=THEIRS)
+    expect(mine).to_contain_text("a crash in prefill")
+    expect(page.locator("tr", has_text="husky-v1")).to_contain_text("run 9")
+    assert theirs.get_by_role("button").count() == 0
+    assert page.get_by_text("take away").count() == 0
+    before = _lease(site, MINE).ends_at
+    mine.get_by_label("How much longer").select_option("2")
+    mine.get_by_role("button", name="Extend").click()
+    page.wait_for_url("**/reservations")
+    expect(mine).to_contain_text("in 3\u202fh")
+    assert (_lease(site, MINE).ends_at - before).total_seconds() == 7200
+    mine.get_by_role("button", name="Give").click()
+    expect(mine).to_contain_text("cleaning")
+    expect(mine).to_contain_text("given back")
+    answer = site.served.ask(
+        "POST", f"/ui/leases/{_lease(site, THEIRS).id}/release", token=site.served.new_token(*MEMBER)
+    )
+    assert answer.status_code == 403
+    assert "It is grace's" in unescape(answer.text)
+    assert _lease(site, THEIRS).released_at is None
+
+
+def test_a_lease_is_not_made_longer_than_the_policy_allows(site: Site) -> None:
+    answer = site.served.ask("POST", f"/ui/leases/{_lease(site, MINE).id}/extend", data={"hours": "24"})
+    assert answer.status_code == 409
+    assert "a lease lasts at most 24 h in all".casefold() in answer.text.casefold()
+
+
+def test_an_operator_takes_a_device_away_with_a_reason_that_is_kept(site: Site) -> None:
+    page = site.page("/reservations", scopes=OPERATOR)
+    row = page.locator("tr", has_text=THEIRS)
+    row.locator("summary").click()
+    row.get_by_label("Why").fill("the board goes back <today>")
+    row.get_by_role("button", name="Take").click()
+    expect(row).to_contain_text("cleaning")
+    lease = _lease(site, THEIRS)
+    assert lease.end_reason == "preempted by tester because the board goes back <today>"
+    noted = site.served.ask("GET", "/api/audit?action=lease.preempt").json()
+    assert "the board goes back <today>" in str(noted)
+
+
+def test_a_wish_that_waits_says_why_and_is_withdrawn(site: Site) -> None:
+    page = site.page("/reservations", scopes=MEMBER)
+    rows = page.locator("section", has=page.locator("#waiting-title")).locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text("waits for an RK3568")
+    assert rows.filter(has_text="grace").get_by_role("button").count() == 0
+    rows.filter(has_text="tester").get_by_role("button", name="Withdraw").click()
+    expect(rows).to_have_count(1)
+
+
+def test_when_nobody_holds_a_device_the_page_says_how_one_is_had(empty_site: Site) -> None:
+    page = empty_site.page("/")
+    page.keyboard.press("g")
+    page.keyboard.press("v")
+    page.wait_for_url("**/reservations")
+    expect(page.locator(".empty")).to_contain_text("farm acquire")
+    assert violations(page) == []
+
+
+def test_what_is_paused_is_seen_by_all_and_resumed_by_operators(site: Site) -> None:
+    page = site.page("/", scopes=MEMBER)
+    panel = page.locator("#paused")
+    expect(panel).to_contain_text("host lab-2 a new hub & <b>cable</b> by ada")
+    expect(panel).to_contain_text("until somebody resumes it")
+    expect(panel).to_contain_text("device rk-evb-v1")
+    assert page.get_by_role("button", name="Resume").count() == 0
+    assert page.locator("#pause").count() == 0
+    page = site.page("/", scopes=OPERATOR)
+    page.get_by_role("button", name="Resume host lab-2").click()
+    expect(page.locator("#paused li")).to_have_count(1)
+
+
+def test_an_operator_pauses_a_device_and_every_page_of_it_says_so(site: Site) -> None:
+    with site.db.session() as session:
+        session.execute(delete(t.Hold))
+        for lease in leases.open_leases(session):
+            if lease.reservation_id is not None:
+                leases.end(session, lease.id, datetime.now(UTC), "given back")
+    page = site.page("/", scopes=OPERATOR)
+    tile = page.locator(".tile", has_text=MINE)
+    expect(tile).to_contain_text("ready")
+    page.locator("#pause summary").click()
+    page.get_by_label("Name of what to pause").fill(MINE)
+    page.get_by_label("Why it is paused").fill("its screen is cracked")
+    page.get_by_label("For how many hours").fill("2")
+    page.get_by_role("button", name="pause", exact=True).click()
+    expect(tile.locator(".sign")).to_have_text("paused")
+    expect(tile).to_contain_text("paused by tester, its screen is cracked")
+    expect(page.locator(".summary")).to_contain_text("1 paused")
+    expect(page.locator("#paused")).to_contain_text("resumes in 1\u202fh")
+    page.goto(f"/devices/{MINE}")
+    expect(page.locator(".banner")).to_contain_text("paused by tester")
+
+
+def test_what_cannot_be_paused_is_named(site: Site) -> None:
+    answer = site.served.ask("POST", "/ui/holds", data={"scope": "host", "name": "lab-3", "reason": "away"})
+    assert answer.status_code == 404
+    assert "lab-2" in answer.text
+
+
+def test_several_hosts_are_listed_with_when_they_were_heard_of(site: Site) -> None:
+    page = site.page("/")
+    row = page.locator(".hosts tr", has_text="lab-2")
+    expect(row).to_contain_text("paused")
+    with site.db.session() as session:
+        host = session.get_one(t.Host, "lab-2")
+        host.lost_at = datetime.now(UTC)
+    try:
+        page.reload()
+        expect(row).to_contain_text("silent")
+        expect(page.get_by_role("alert")).to_contain_text("Host lab-2 is silent")
+    finally:
+        with site.db.session() as session:
+            session.get_one(t.Host, "lab-2").lost_at = None
