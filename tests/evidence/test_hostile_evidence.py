@@ -119,7 +119,7 @@ def test_memory_is_bounded_by_design(name: str) -> None:
     text = "\n".join(text_of(path) for _, path in samples(name))
     lines = [f"{line}" for line in text.split("\n")]
     parser = KINDS[name].parser()
-    rounds = max(1, 40_000 // len(lines))
+    rounds = max(1, 10_000 // len(lines))
     sizes: list[int] = []
     tracemalloc.start()
     try:
