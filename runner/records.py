@@ -12,7 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from farm.adb.errors import AdbError, AdbServerGone, DeviceUnavailable
+from farm.adb.errors import (
+    AdbError,
+    AdbServerGone,
+    AmbiguousDevice,
+    DeviceOffline,
+    DeviceUnavailable,
+    IdentityMismatch,
+    Unauthorized,
+)
 from farm.domain.causes import Cause, fits
 from farm.domain.journal import clip
 from farm.domain.outcomes import Outcome, TestOutcome
@@ -30,6 +38,16 @@ MAX_ID = 480
 _SPEAKING = (EngineFailure, AdbError, NotSettled, NoTurn)
 #: Causes behind which a lost device may hide.
 _DOUBTFUL = (None, Outcome.FAILED, Outcome.KILLED)
+#: Whose an error is; the first kind that fits.
+_FINE: tuple[tuple[type[BaseException], Cause], ...] = (
+    (AdbServerGone, Cause.ADB_SERVER),
+    (NotSettled, Cause.NOT_SETTLED),
+    (Unauthorized, Cause.UNAUTHORIZED),
+    (DeviceOffline, Cause.OFFLINE),
+    (AmbiguousDevice, Cause.DUPLICATE_SERIAL),
+    (IdentityMismatch, Cause.OTHER_DEVICE),
+    (DeviceUnavailable, Cause.GONE),
+)
 #: Bytes of test ids per `collected` record.
 _BATCH = 100_000
 
@@ -225,10 +243,9 @@ def out_of_memory(error: MemoryError) -> str:
 def fine_cause_of(error: BaseException | None) -> Cause | None:
     """Whose an infrastructure error of a test is; None: that is not known."""
     for _ in range(20):
-        if isinstance(error, AdbServerGone):
-            return Cause.ADB_SERVER
-        if isinstance(error, NotSettled):
-            return Cause.NOT_SETTLED
+        for kind, cause in _FINE:
+            if isinstance(error, kind):
+                return cause
         if error is None:
             return None
         error = error.__cause__

@@ -74,12 +74,19 @@ def conclude(
     if stop is not None and stop.outcome is not Outcome.DEVICE_LOST:
         return verdict(stop.outcome, stop.reason, stop.cause)
     if lost:
-        return verdict(Outcome.DEVICE_LOST, "; ".join(f"{device}: {why}" for device, why in lost.items()))
+        words = "; ".join(f"{device}: {why}" for device, why in lost.items())
+        return verdict(Outcome.DEVICE_LOST, words, _why_lost(final.values()))
     for test, record in final.items():
         if unfinished(record):
             words = f"{test}: {record.fields.get('message') or ''}"
             return verdict(Outcome(record.fields["cause"]), words, cause_of(str(record.fields.get("fine_cause") or "")))
     return _by_tests(final, kept, counts, exit_code, frozenset(finished))
+
+
+def _why_lost(ends: Iterable[Record]) -> Cause | None:
+    """What the test that lost its device said of it."""
+    said = (r.fields.get("fine_cause") for r in ends if r.fields.get("cause") == Outcome.DEVICE_LOST)
+    return next((cause_of(str(fine)) for fine in said if fine), None)
 
 
 def _by_tests(

@@ -11,9 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from farm.adb.errors import (
+    AdbServerGone,
+    AmbiguousDevice,
+    DeviceGone,
+    DeviceOffline,
+    IdentityMismatch,
+    Unauthorized,
+)
+from farm.domain.causes import Cause
 from farm.domain.journal import Record
 from farm.domain.outcomes import Outcome
 from runner import cgroup, sandbox, seccomp
+from runner.records import fine_cause_of
 from runner.refusals import SPOKEN, Refusals
 from runner.spec import Limits, SpecError, parse
 from runner.supervise import KILLED
@@ -324,3 +334,25 @@ def test_of_refusals_that_never_end_few_are_written_and_all_are_counted() -> Non
     assert written == SPOKEN
     assert written + sum(count for _, count in refusals.rest()) == 1000
     assert refusals.is_new("sandbox-refused", "open /x", "t"), "one class does not drown another"
+
+
+def test_a_lost_devices_cause_is_what_the_test_that_lost_it_said() -> None:
+    fields = {"test": "a", "outcome": "error", "cause": "device-lost", "fine_cause": "unauthorized"}
+    verdict = conclude([Record(0, 0.0, 0.0, "test_end", fields)], None, {"S": "S: device unauthorized"}, 1)
+    assert (verdict.outcome, verdict.cause) == (Outcome.DEVICE_LOST, Cause.UNAUTHORIZED)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (DeviceGone("x"), Cause.GONE),
+        (DeviceOffline("x"), Cause.OFFLINE),
+        (Unauthorized("x"), Cause.UNAUTHORIZED),
+        (IdentityMismatch("x"), Cause.OTHER_DEVICE),
+        (AmbiguousDevice("x"), Cause.DUPLICATE_SERIAL),
+        (AdbServerGone("x"), Cause.ADB_SERVER),
+        (ValueError("x"), None),
+    ],
+)
+def test_whose_an_error_of_a_test_is_comes_from_its_kind(error: Exception, cause: Cause | None) -> None:
+    assert fine_cause_of(error) is cause
