@@ -59,7 +59,7 @@ class Fault:
 
 LOST = frozenset({Cause.GONE, Cause.OFFLINE, Cause.UNAUTHORIZED, Cause.OTHER_DEVICE})
 SICK = LOST | {Cause.DEVICE_SLOW, Cause.DEVICE_UNFIT, Cause.TRANSFER_BROKE}
-SILENT = frozenset({Cause.HOST_LOST, Cause.FENCED, Cause.LEASE_LOST})
+SILENT = frozenset({Cause.HOST_LOST, Cause.FENCED})
 
 
 # ---- processes of the farm ----

@@ -21,11 +21,12 @@ from tests.chaos.waves import Row
 
 _HEAD = """# Chaos
 
-What the farm makes of each fault in each step of an attempt: {pairs} pairs of {faults} faults and {steps} steps, from
-the last run of `pytest --slow tests/chaos` (seed {seeds}). Written by `python -m tests.chaos.report docs/chaos.md`.
+What the farm makes of each fault in each step of an attempt: {done} of the {pairs} pairs of {faults} faults and {steps}
+steps, as `pytest --slow tests/chaos` saw them last; seed {seeds}.
+Written by `python -m tests.chaos.report docs/chaos.md`.
 
-One fault meets seven attempts at once, on seven virtual devices of one host, each held in another step; another host
-goes on beside it and must not notice. Then: every run has one outcome, who is blamed is who did it, no two leases of a
+One fault meets several attempts at once, on virtual devices of one host, each held in another step; another host goes
+on beside it and must not notice. Then: every run has one outcome, who is blamed is who did it, no two leases of a
 device overlap, and each of the suite's tests has passed exactly once.
 
 Each cell: the ends of the run's attempts, in order, with cause and who is blamed where one did not pass. ✓ is *passed*
@@ -69,7 +70,8 @@ def cell(row: Row | None) -> str:
 def text(rows: dict[tuple[str, str], Row]) -> str:
     """The whole document."""
     seeds = ", ".join(sorted({row.seed for row in rows.values()})) or "none"
-    head = _HEAD.format(pairs=len(FAULTS) * len(STEPS), faults=len(FAULTS), steps=len(STEPS), seeds=seeds)
+    done = sum((fault.name, step.value) in rows for fault in FAULTS for step in STEPS)
+    head = _HEAD.format(done=done, pairs=len(FAULTS) * len(STEPS), faults=len(FAULTS), steps=len(STEPS), seeds=seeds)
     lines = ["| fault | may be blamed | " + " | ".join(step.value for step in STEPS) + " |"]
     lines.append("|---" * (len(STEPS) + 2) + "|")
     for fault in FAULTS:
