@@ -214,7 +214,8 @@ def _run_step(work: Work, attempt_id: int, phase: Phase, body: Body) -> None:
         log.exception("attempt %d: %s failed", attempt_id, phase.value)
         cause = disk_cause(error) or Cause.FARM_BUG
         cut = Cut(Outcome.INFRA_ERROR, f"{phase.value} failed: {type(error).__name__}: {error}", cause)
-        _note_incident(step, cut.reason, traceback.format_exc())
+        if cause is Cause.FARM_BUG:  # the host's full disk is no bug: its reason says it all
+            _note_incident(step, cut.reason, traceback.format_exc())
     _leave(step, cut)
 
 

@@ -110,6 +110,13 @@ def test_a_bug_of_the_farm_is_an_infra_error_with_its_trace_as_evidence(work: Wo
     assert "ZeroDivisionError" in str(incident.evidence)
 
 
+def test_a_full_disk_of_the_host_is_no_bug_of_the_farm(work: Work) -> None:
+    run_step(work, 1, Phase.DEPLOY, fail(OSError(28, "No space left on device")))  # type: ignore[arg-type]
+    assert (attempt(work).cause, attempt(work).blame) == ("host-disk", "host")
+    with work.db.read() as session:
+        assert list(session.scalars(select(tables.Incident))) == []
+
+
 @pytest.mark.parametrize(
     ("phase", "error", "outcome"),
     [
