@@ -73,7 +73,7 @@ def waves(lab: ChaosLab, parts: Sequence[tuple[Fault, Sequence[Case]]], seed: st
     until = sorted((rng.uniform(*fault.hold_s), n) for n, (fault, _) in enumerate(parts))
     began = time.monotonic()
     for hold_s, n in until:
-        time.sleep(max(0.0, began + hold_s - time.monotonic()))  # the fault's own length, not a wait for something
+        eventually(partial(_over, began + hold_s), LONG_S, what="the fault has lasted its time")
         parts[n][0].mend(lab, parts[n][1], rng)
     for case in cases:
         lab.ended(case.run, LONG_S)
@@ -86,6 +86,10 @@ def waves(lab: ChaosLab, parts: Sequence[tuple[Fault, Sequence[Case]]], seed: st
     if bystander is not None:
         wrong += _unspoilt(lab, bystander, "the bystander")
     return rows + ([Row("+".join(f.name for f, _ in parts), "farm", "", seed, "", (), tuple(wrong))] if wrong else [])
+
+
+def _over(moment: float) -> bool:
+    return time.monotonic() >= moment
 
 
 def _hold(lab: ChaosLab, cases: Sequence[Case], step_s: float) -> None:
