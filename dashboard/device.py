@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from dashboard import device_health, history, holds, incidents, signs, words
 from dashboard.errors import gone
-from dashboard.fleet import tile_view
+from dashboard.fleet import note_of, tile_view
 from dashboard.house import House
 from dashboard.signs import Sign
 from farm.domain.devices import Health
@@ -36,6 +36,8 @@ def view(detail: DeviceDetail, past: History | None, window: str, hold: Hold | N
         "tile": detail.tile,
         "device": facts,
         "view": tile_view(detail.tile, hold=hold),
+        "note": note_of(detail.tile),
+        "hold": hold,
         "labels": sorted(facts.labels.items()),
         "attempts": [(row, _sign(row)) for row in detail.attempts],
         "events": history.grouped(detail.events, event_words),

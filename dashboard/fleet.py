@@ -66,7 +66,7 @@ def tile_view(tile: Tile, scale: tuple[float, float] | None = None, hold: Hold |
         facts=facts,
         doing=_doing(tile),
         doing_href=_doing_href(tile),
-        note=_note(tile, hold),
+        note=note_of(tile, hold),
         line=drawing.line(tile.temperatures, scale=scale),
         hot=temperature is not None and temperature >= HOT_C[tile.kind],
         battery=_battery(tile),
@@ -104,7 +104,8 @@ def _doing_href(tile: Tile) -> str | None:
     return "/reservations" if tile.availability is Availability.RESERVED else None
 
 
-def _note(tile: Tile, hold: Hold | None) -> str | None:
+def note_of(tile: Tile, hold: Hold | None = None) -> str | None:
+    """What it waits for, why it is held back, what helps; else that it is paused."""
     if tile.facts.connection in REMEDIES:
         return remedy(tile.facts.connection.value)
     if tile.availability is Availability.QUARANTINED:

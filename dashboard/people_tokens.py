@@ -19,7 +19,7 @@ SCOPES = {
     Scope.READ: "look at everything",
     Scope.SUBMIT: "queue and cancel runs, send bundles and suites",
     Scope.RESERVE: "borrow devices",
-    Scope.OPERATE: "quarantine, maintenance, drain",
+    Scope.OPERATE: "quarantine, maintenance, pause",
     Scope.ADMIN: "people, teams, audit log, and all of the above",
 }
 

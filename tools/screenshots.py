@@ -3,8 +3,8 @@
     FARM_STATE=.farm/demo python tools/screenshots.py [--run ID] [--out docs/images]
 
 Wants a farm that is up on this machine (`farm demo` without `--once`, or with `--keep`) and a run that has ended in it.
-It logs a browser in through a one-time link, looks at fleet, run, device and queue, and writes
-`{fleet,run,device,queue}-{light,dark}.png` and `run.png`. It changes nothing in the farm.
+It logs a browser in through a one-time link, looks at fleet, run, device, queue and reservations, and writes
+`{fleet,run,device,queue,reservations}-{light,dark}.png` and `run.png`. It changes nothing in the farm.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def ended_run(client: Client, wanted: int | None) -> dict[str, Any]:
 def pages(detail: dict[str, Any]) -> dict[str, str]:
     """Name of the picture → path of the page."""
     names = [column["device"]["name"] for column in detail["matrix"]["columns"] if column["device"]]
-    return {"fleet": "/", "run": f"/runs/{detail['run']['id']}", "device": f"/devices/{names[0]}", "queue": "/runs/new"}
+    run, device = f"/runs/{detail['run']['id']}", f"/devices/{names[0]}"
+    return {"fleet": "/", "run": run, "device": device, "queue": "/runs/new", "reservations": "/reservations"}
 
 
 def shoot(browser: Browser, client: Client, theme: str, wanted: dict[str, str], out: Path) -> None:

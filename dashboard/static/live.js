@@ -113,7 +113,13 @@
   if (window.Idiomorph) {
     Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) =>
       !(name === "open" && node instanceof HTMLDetailsElement && node.dataset.touched !== undefined);
+    Idiomorph.defaults.callbacks.beforeNodeMorphed = (node) =>
+      !(node instanceof HTMLFormElement && node.dataset.touched !== undefined);
   }
+  document.addEventListener("input", (event) => { // what was typed or chosen stays until it is sent
+    const form = event.target instanceof Element ? event.target.closest("[data-live] form") : null;
+    if (form instanceof HTMLFormElement) form.dataset.touched = "";
+  });
   document.addEventListener("click", (event) => {
     const details = event.target instanceof Element ? event.target.closest("summary")?.parentElement : null;
     if (details instanceof HTMLDetailsElement) details.dataset.touched = "";
