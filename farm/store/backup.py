@@ -19,13 +19,14 @@ import io
 import json
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
 import zstandard
-from sqlalchemy import Connection, Table, func, insert, select, text, update
+from sqlalchemy import Connection, LargeBinary, Table, func, insert, select, text, update
 from sqlalchemy.orm import Session
 
 from farm.store import tables
@@ -138,7 +139,21 @@ def _dump_table(connection: Connection, table: Table, out: IO[str]) -> int:
 
 
 def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else value
+    """A column's value as JSON has it: times in ISO 8601, bytes in base 64."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def _readers(table: Table) -> dict[str, Callable[[str], Any]]:
+    """How the columns of a table that JSON has no type for are read back."""
+    found: dict[str, Callable[[str], Any]] = {}
+    for column in table.columns:
+        if isinstance(column.type, UtcDateTime):
+            found[column.name] = datetime.fromisoformat
+        elif isinstance(column.type, LargeBinary):
+            found[column.name] = b64decode
+    return found
 
 
 def _load(db: Database, store: ArtifactStore, archive: tarfile.TarFile) -> dict[str, Any]:
@@ -190,12 +205,12 @@ def _checked(head: Mapping[str, Any], connection: Connection) -> dict[str, Any]:
 
 
 def _load_table(connection: Connection, table: Table, source: IO[bytes]) -> None:
-    dates = [column.name for column in table.columns if isinstance(column.type, UtcDateTime)]
+    readers = _readers(table)
     batch: list[dict[str, Any]] = []
     for row in _rows(source):
-        for name in dates:
+        for name, read in readers.items():
             if row.get(name) is not None:
-                row[name] = datetime.fromisoformat(row[name])
+                row[name] = read(row[name])
         batch.append(row)
         if len(batch) == BATCH:
             connection.execute(insert(table), batch)
