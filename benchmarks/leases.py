@@ -1,11 +1,22 @@
 """What a lease costs: asking, getting, giving back, handing over; and what is lost when something dies.
 
     python benchmarks/leases.py [--seconds 8] [--places 1 50 200] [--databases sqlite postgresql] [--out FILE.json]
+                                [--only loads work kill hung channel cli clean]
+
+| part      | what                                                                                            |
+|-----------|-------------------------------------------------------------------------------------------------|
+| `loads`   | open loop at 100 pairs/s and closed loop, with and without watchers, hand-over                   |
+| `work`    | processor time of a pair in the application alone: comparable on a machine that others use       |
+| `kill`    | leases kept after kill -9 of the server                                                          |
+| `hung`    | an agent of another host stopped under load, then killed; seen by its silence (PostgreSQL)       |
+| `channel` | an agent with a channel to the server, killed: seen when the channel closes (PostgreSQL)         |
+| `cli`     | commands, a process each                                                                         |
+| `clean`   | snapshot and verified cleaning of a virtual device                                               |
 
 The product's own application, planner and agent's heart over real HTTP, on SQLite and on a real PostgreSQL with fsync;
 clients and watchers are processes of their own. A place is a device row that its host's heart keeps fresh. Cleaning is
-excluded: a place has nothing to clean; what cleaning takes is measured on a virtual device (`--clean`). All figures are
-of this machine; `load` says how busy it was.
+excluded: a place has nothing to clean; what cleaning takes is measured on a virtual device. All figures are of this
+machine; `load` says how busy it was.
 """
 
 from __future__ import annotations
@@ -48,6 +59,7 @@ AIMS = {
     "leases_lost_by_kill_9": 0,
     "cli_command_s": 0.15,
 }
+PARTS = ("loads", "work", "kill", "hung", "channel", "cli", "clean")
 #: Durable, as an operator would run it.
 POSTGRES = {"fsync": "on", "full_page_writes": "on", "autovacuum": "on"}
 
@@ -58,15 +70,10 @@ def main() -> int:
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="bl-") as folder, _postgres(options.databases) as server:
         for kind in options.databases:
-            found[kind] = {}
-            for places in options.places:
-                print(f"{kind}, {places} places", file=sys.stderr)
-                state = Path(folder, f"{kind}-{places}")
-                found[kind][str(places)] = _measure(state, _url(kind, state, server), places, options)
-            state = Path(folder, f"{kind}-deaths")
-            found[kind]["deaths"] = _deaths(state, _url(kind, state, server), kind)
-        found["cli"] = _cli(Path(folder, "cli"))
-        if options.clean:
+            found[kind] = _on(kind, Path(folder), server, options)
+        if "cli" in options.only:
+            found["cli"] = _cli(Path(folder, "cli"))
+        if "clean" in options.only:
             found["clean"] = _clean(Path(folder, "clean"))
     result = {
         "what": "leases",
@@ -75,7 +82,8 @@ def main() -> int:
         "load": {"before": began, "after": loads()},
         "seconds": options.seconds,
         "cleaning": "excluded: a place has nothing to clean"
-        + ("" if options.clean else "; real cleaning: not measured"),
+        + ("" if "clean" in options.only else "; real cleaning: not measured"),
+        "only": options.only,
         "aims": AIMS,
         **found,
     }
@@ -85,12 +93,40 @@ def main() -> int:
     return 0
 
 
+def _on(kind: str, folder: Path, server: PostgresServer | None, options: argparse.Namespace) -> dict[str, Any]:
+    """Every part that is asked for, on one kind of database; a farm and a database of its own each."""
+    made: dict[str, Any] = {}
+
+    def fresh(name: str) -> tuple[Path, str]:
+        state = folder / f"{kind}-{name}"
+        return state, _url(kind, state, server)
+
+    for places in options.places if "loads" in options.only else ():
+        print(f"{kind}, {places} places", file=sys.stderr)
+        made[str(places)] = _measure(*fresh(str(places)), places, options)
+    if "work" in options.only:
+        made["work"] = _work(fresh("work")[1])
+    if "kill" in options.only:
+        made["kill_9"] = _kill_9(*fresh("kill"))
+    if kind == "postgresql" and "hung" in options.only:
+        made["hung_agent"] = _hung_agent(*fresh("hung"))
+    if kind == "postgresql" and "channel" in options.only:
+        made["channel"] = _channel(*fresh("channel"))
+    return made
+
+
+def _work(url: str) -> dict[str, Any]:
+    words = [sys.executable, "-m", "benchmarks.pairs.work", "--database", url]
+    root = Path(__file__).resolve().parent.parent
+    return dict(json.loads(subprocess.run(words, capture_output=True, check=True, cwd=root, timeout=300).stdout))
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seconds", type=float, default=8.0, help="of each load")
     parser.add_argument("--places", type=int, nargs="+", default=[1, 50, 200])
     parser.add_argument("--databases", nargs="+", choices=("sqlite", "postgresql"), default=["sqlite", "postgresql"])
-    parser.add_argument("--clean", action="store_true", help="cleaning of a virtual device as well")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="these parts; all of them")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/leases.json"))
     return parser.parse_args()
 
@@ -137,9 +173,8 @@ def _measure(state: Path, url: str, places: int, options: argparse.Namespace) ->
         farm.stop()
 
 
-def _deaths(state: Path, url: str, kind: str) -> dict[str, Any]:
-    """kill -9 of the server with leases held; an agent's heart that hangs, then dies (PostgreSQL: its own process)."""
-    made: dict[str, Any] = {}
+def _kill_9(state: Path, url: str) -> dict[str, Any]:
+    """kill -9 of the server with leases held: which of them stand after its next start."""
     farm = FarmServer(state, url, 50)
     db = Database(url)
     try:
@@ -149,10 +184,7 @@ def _deaths(state: Path, url: str, kind: str) -> dict[str, Any]:
         time.sleep(3.0)
         with db.read() as session:
             now = [(lease.id, lease.token) for lease in leases.open_leases(session) if lease.released_at is None]
-        made["kill_9"] = {"held": len(held), "kept": len(set(held) & set(now)), "lost": len(set(held) - set(now))}
-        if kind == "postgresql":
-            made["hung_agent"] = _hung_agent(farm, db, state, url)
-        return made
+        return {"held": len(held), "kept": len(set(held) & set(now)), "lost": len(set(held) - set(now))}
     finally:
         db.close()
         farm.stop()
@@ -172,17 +204,55 @@ def _hold(db: Database, count: int) -> list[tuple[int, int]]:
     return held
 
 
-def _hung_agent(farm: FarmServer, db: Database, state: Path, url: str) -> dict[str, Any]:
+def _hung_agent(state: Path, url: str) -> dict[str, Any]:
     """Another host's agent is stopped (SIGSTOP) under load on these places, then killed: who notices, who waits."""
-    add_places(db, 10, "elsewhere")
-    agent = Process("heart", url, str(state), "elsewhere")
-    agent.line()
-    wanted = {"selector": f"host={HOST}"}
-    before = farm.load("open", rate=50, seconds=6, **wanted)
-    agent.signal(signal.SIGSTOP)
-    during = farm.load("open", rate=50, seconds=6, **wanted)
-    agent.signal(signal.SIGCONT)
-    time.sleep(3.0)
+    farm = FarmServer(state, url, 50)
+    db = Database(url)
+    agent = None
+    try:
+        add_places(db, 10, "elsewhere")
+        agent = Process("heart", url, str(state), "elsewhere")
+        agent.line()
+        wanted = {"selector": f"host={HOST}"}
+        before = farm.load("open", rate=50, seconds=6, **wanted)
+        agent.signal(signal.SIGSTOP)
+        during = farm.load("open", rate=50, seconds=6, **wanted)
+        agent.signal(signal.SIGCONT)
+        time.sleep(3.0)
+        return {
+            "pairs_before": before["pair"],
+            "pairs_during": during["pair"],
+            "stall_ms": round(max(0.0, during["pair"]["max_ms"] - before["pair"]["max_ms"]), 2),
+            "loss_seen_s": _loss_seen_s(db, agent),
+            "loss_seen_by": "silence: this agent has no channel",
+        }
+    finally:
+        if agent is not None:
+            agent.stop()
+        db.close()
+        farm.stop()
+
+
+def _channel(state: Path, url: str) -> dict[str, Any]:
+    """An agent that is connected to the server is killed: its channel closes with its process."""
+    farm = FarmServer(state, url, 5)
+    db = Database(url)
+    agent = None
+    try:
+        add_places(db, 10, "elsewhere")
+        agent = Process("heart", url, str(state), "elsewhere", f"http://127.0.0.1:{farm.port}")
+        agent.line()
+        time.sleep(3.0)  # it is known to be there, and nothing more is said of it
+        return {"loss_seen_s": _loss_seen_s(db, agent), "loss_seen_by": "the end of its channel"}
+    finally:
+        if agent is not None:
+            agent.stop()
+        db.close()
+        farm.stop()
+
+
+def _loss_seen_s(db: Database, agent: Process) -> float:
+    """Kill the agent of `elsewhere`; seconds until the farm says that something became of that host."""
     with db.read() as session:
         since = session.scalar(select(func.max(tables.Change.id))) or 0
     agent.kill()
@@ -194,14 +264,8 @@ def _hung_agent(farm: FarmServer, db: Database, state: Path, url: str) -> dict[s
             query = select(change.id).where(change.id > since, change.topic == "host", change.ref == "elsewhere")
             return session.scalar(query.limit(1)) is not None
 
-    eventually(told, 60, interval=0.05, what="the loss is announced")
-    return {
-        "pairs_before": before["pair"],
-        "pairs_during": during["pair"],
-        "stall_ms": round(max(0.0, during["pair"]["max_ms"] - before["pair"]["max_ms"]), 2),
-        "loss_seen_s": round(time.monotonic() - died, 2),
-        "loss_seen_by": "silence (no agent channel in this benchmark)",
-    }
+    eventually(told, 60, interval=0.02, what="the loss is announced")
+    return round(time.monotonic() - died, 2)
 
 
 def _cli(state: Path) -> dict[str, Any]:
@@ -274,15 +338,15 @@ def _print_table(result: dict[str, Any]) -> None:
     )
     for kind in ("sqlite", "postgresql"):
         for places, found in result.get(kind, {}).items():
-            for name, one in found.items():
+            for name, one in found.items() if places.isdigit() else ():
                 pair = one.get("pair", one) if isinstance(one, dict) else {}
                 if "p50_ms" in pair:
                     print(
                         f"{kind:<11}{places:>7}  {name:<20}{one.get('pairs_per_s', ''):>8}{pair['p50_ms']!s:>9}"
                         f"{pair['p99_ms']!s:>9}{pair['max_ms']!s:>9}{one.get('queued', ''):>8}"
                     )
-        print(json.dumps(result.get(kind, {}).get("deaths")))
-    print(json.dumps({"cli": result["cli"], "clean": result.get("clean"), "load": result["load"]}))
+        print(json.dumps({name: one for name, one in result.get(kind, {}).items() if not name.isdigit()}))
+    print(json.dumps({"cli": result.get("cli"), "clean": result.get("clean"), "load": result["load"]}))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.compiler import SQLCompiler
 
 _Process = Callable[[Any], Any]
+#: Where a session keeps the connection of its transaction: asking it each time costs as much as the statement.
+_CONNECTION = "farm_connection"
 
 
 class Rows:
@@ -57,7 +59,9 @@ class Rows:
 def run(session: Session, statement: Executable, parameters: Mapping[str, Any]) -> Rows:
     """Run a constant of a module in the session's transaction, after what the session has not written yet."""
     session.flush()
-    connection = session.connection()
+    connection: Connection | None = session.info.get(_CONNECTION)
+    if connection is None or connection.closed or not connection.in_transaction():
+        connection = session.info[_CONNECTION] = session.connection()
     key = (statement, connection.dialect.name, tuple(parameters))
     prepared = _KNOWN.get(key)
     if prepared is None:
