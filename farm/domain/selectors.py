@@ -88,6 +88,11 @@ class Selector:
         """Every key that the selector asks for."""
         return frozenset(_keys(self._root))
 
+    def names(self, facts: Mapping[str, str]) -> bool:
+        """Whether it asks for this very device, by its whole name or serial number; a pattern names nobody."""
+        own = [t for t in _terms(self._root) if t.key in ("name", "serial") and t.op in ("=", "in") and t.holds(facts)]
+        return any(facts[t.key].casefold() == value.strip().casefold() for t in own for value in t.values)
+
 
 def parse(text: str) -> Selector:
     """Read a selector. Raises SelectorError with position and suggestion."""

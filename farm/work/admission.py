@@ -55,9 +55,13 @@ def check(
     _tests(request.tests, pack)
     known = devices.facts(session)
     _environment(request.env, known)
-    fits = _matching(wants_of(request.selector, request.suites, pack), known)
-    _abis(bundle, abis, fits)
-    return pack, *_usable(fits, now)
+    wants = wants_of(request.selector, request.suites, pack)
+    fits = _matching(wants, known)
+    unknown = [d for d in fits if "abi" not in d.labels and not any(wanted.names(d.facts()) for wanted in wants)]
+    told = [d for d in fits if d not in unknown] or fits  # a device that never told its ABI keeps no other from its run
+    _abis(bundle, abis, told)
+    working, left_out = _usable(told, now)
+    return pack, working, left_out + [_never_told(d, now) for d in unknown]
 
 
 def _form(request: RunRequest) -> None:
@@ -192,6 +196,11 @@ def _abis(bundle: str, abis: Sequence[str], fits: Sequence[DeviceFacts]) -> None
         f"bundle {bundle} has files for {', '.join(abis)} and none for {named}{hint}",
         {"bundle_abis": list(abis), "devices": [{"device": d.name, "abi": d.labels.get("abi")} for d in wrong]},
     )
+
+
+def _never_told(device: DeviceFacts, now: datetime) -> dict[str, str]:
+    why = "its ABI is not known yet: the farm has not seen it"
+    return {"device": device.name, "state": availability(device, now)[0].value, "why": why}
 
 
 def _usable(fits: Sequence[DeviceFacts], now: datetime) -> tuple[list[DeviceFacts], list[dict[str, str]]]:

@@ -85,7 +85,7 @@ def preview(db: Database, selector: str, bundle: str | None = None) -> Preview:
     fits = [d for d in known if wanted.matches(d.facts()) and (abis is None or abis.matches(d.facts()))]
     missed = nearest(wanted, known)
     if abis is not None:
-        missed += nearest(abis, [d for d in known if wanted.matches(d.facts())])
+        missed = nearest(abis, [d for d in known if wanted.matches(d.facts())]) + missed  # what is left out comes first
     return Preview([_matching(d, now) for d in fits], missed[:5])
 
 

@@ -83,6 +83,41 @@ def test_a_bundle_without_a_file_for_the_abi_is_refused_before_anything_happens(
     assert "none for arm-1 (arm64-v8a); narrow the selector with: abi in (x86_64)" in error.message
 
 
+def never_seen(db: Database, name: str) -> None:
+    add_device(db, name)
+    with db.session() as session:
+        row = session.scalars(select(tables.Device).where(tables.Device.name == name)).one()
+        row.labels, row.connection, row.seen_at, row.listed = {"pack": "new"}, "gone", None, True
+
+
+def test_a_device_of_unknown_abi_is_left_out_and_named_by_preview_and_submit_alike(farm: Database) -> None:
+    never_seen(farm, "new-1")
+    with farm.session() as session:
+        session.delete(session.get_one(tables.Device, 3))  # the one whose ABI is known to be another
+    shown = preview(farm, "*", "reference")
+    assert [m.name for m in shown.matching] == ["husky-v1", "rk-v1"]
+    assert [m.words() for m in shown.nearest] == ["new-1: abi is unknown, wanted abi in (x86_64)"]
+    run = submit(farm, request(selector="*"))
+    assert [j.device_id for j in jobs_of(farm, run)] == [1, 2]
+    with farm.read() as session:
+        left_out = session.get_one(tables.Run, run).request["left_out"]
+    assert left_out == [
+        {"device": "new-1", "state": "gone", "why": "its ABI is not known yet: the farm has not seen it"}
+    ]
+
+
+def test_a_device_of_unknown_abi_is_refused_where_it_is_all_there_is_or_asked_for_itself(farm: Database) -> None:
+    never_seen(farm, "new-1")
+    for selector in ("pack=new", "name in (husky-v1, new-1)", "serial=NEW-1 or soc=RK3568"):
+        error = refused(farm, selector=selector)
+        assert (error.code, "none for new-1 (ABI not known yet)" in error.message) == ("no-abi", True), selector
+
+
+def test_a_pattern_names_no_device(farm: Database) -> None:
+    never_seen(farm, "husky-v2")
+    assert [j.device_id for j in jobs_of(farm, submit(farm, request(selector="name=husky*")))] == [1]
+
+
 @pytest.mark.parametrize(
     ("more", "code", "words"),
     [
