@@ -39,6 +39,8 @@ RUN_S = 1800.0
 BUILD_TOLD_S = 5.0
 #: The measurement whose median the summary names: tokens per second while decoding.
 DECODE_RATE = "decode_rate"
+#: What ends a demo: Ctrl-C, `kill`, a closed terminal.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FAULT_VARIABLE = "FARM_ENGINE_FAULT"
 
 
@@ -135,10 +137,11 @@ class Demo:
     def stop(self) -> None:
         """Stop everything, whatever of it runs; what cannot be stopped is said and the rest is stopped all the same.
 
-        A second Ctrl-C does not leave half of it behind: every step here has a limit of its own.
+        A second signal does not leave half of it behind: none interrupts from here on, and every step here has a limit
+        of its own.
         """
         with contextlib.suppress(ValueError):  # only the main thread may
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            _heed_no_signal()
         self.parts.resume()
         for stop in (self._stop_server, self.parts.stop_adb, self.parts.stop_devices):
             try:
@@ -259,14 +262,25 @@ def _check_tools() -> None:
         )
 
 
+def _heed_no_signal() -> None:
+    """Let no further signal interrupt. A handler and not SIG_IGN, which processes started from here would inherit."""
+    for number in _ENDING:
+        signal.signal(number, lambda _number, _frame: None)
+
+
 @contextlib.contextmanager
 def _stopped_by_signals() -> Iterator[None]:
-    """SIGTERM and a closed terminal end the demo like Ctrl-C: everything that it started is stopped."""
+    """SIGTERM and a closed terminal end the demo like Ctrl-C: everything that it started is stopped.
+
+    The first signal alone counts. `timeout` and `make` both pass theirs on, so that a second one comes in the middle
+    of the clean-up.
+    """
 
     def interrupt(_number: int, _frame: object) -> None:
+        _heed_no_signal()
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, interrupt) for number in _ENDING}
     try:
         yield
     finally:

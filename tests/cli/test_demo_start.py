@@ -1,14 +1,16 @@
-"""What the demo says when a part of it does not come up."""
+"""What the demo says when a part of it does not come up, and that signals do not break its clean-up."""
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from farm.cli.demo import Demo
+from farm.cli.demo import Demo, _stopped_by_signals
 from farm.cli.demo_parts import Parts
 from farm.cli.errors import CliError
 from farm.settings import load
@@ -27,3 +29,58 @@ def test_an_engine_that_cannot_be_built_is_told_as_that_and_not_as_devices_that_
     built.set_exception(CliError("the engine could not be built", "see build.log"))
     with pytest.raises(CliError, match="could not be built"):
         Demo(settings, Parts(settings))._wait_for_devices(NoDevices(), built)  # type: ignore[arg-type]
+
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class ImpatientlyStopped:
+    """Parts that are sent every ending signal again while each of them is being stopped."""
+
+    def __init__(self) -> None:
+        self.stopped: list[str] = []
+
+    def resume(self) -> None:
+        self._stop("the parts may work again")
+
+    def stop_adb(self) -> None:
+        self._stop("adb server")
+
+    def stop_devices(self) -> None:
+        self._stop("devices")
+
+    def _stop(self, what: str) -> None:
+        for number in ENDING:
+            signal.raise_signal(number)
+            assert signal.getsignal(number) != signal.SIG_IGN, "what is started from here would inherit that"
+        self.stopped.append(what)
+
+
+ALL = ["the parts may work again", "adb server", "devices"]
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_that_comes_twice_does_not_break_the_clean_up(tmp_path: Path, number: signal.Signals) -> None:
+    parts, before = ImpatientlyStopped(), [signal.getsignal(one) for one in ENDING]
+    demo = Demo(load({}, state=tmp_path), parts)  # type: ignore[arg-type]
+
+    def interrupted() -> None:
+        with _stopped_by_signals(), contextlib.ExitStack() as stack:
+            stack.callback(demo.stop)
+            try:
+                signal.raise_signal(number)
+            finally:
+                signal.raise_signal(number)  # while an inner part cleans up behind itself
+                parts.stopped.append("what had begun")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert parts.stopped == ["what had begun", *ALL]
+    assert [signal.getsignal(one) for one in ENDING] == before
+
+
+def test_a_signal_during_the_clean_up_of_a_demo_that_went_well_does_not_break_it(tmp_path: Path) -> None:
+    parts = ImpatientlyStopped()
+    with _stopped_by_signals():
+        Demo(load({}, state=tmp_path), parts).stop()  # type: ignore[arg-type]
+    assert parts.stopped == ALL
