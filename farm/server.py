@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
             refuse_sqlite(settings, "farm server")
         settings.state.mkdir(parents=True, exist_ok=True)
         with lock(settings.state / "server.lock"), _listen(settings) as listener:
-            serve(settings, listener, agent=not options.no_agent)
+            serve(settings, listener, agent=not options.no_agent, token_fd=options.token_fd)
     except (SettingsError, AlreadyRunning) as error:
         print(f"farm: {error}", file=sys.stderr)
         return 2
@@ -66,13 +66,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
     parser.add_argument("--inventory", type=Path)
+    parser.add_argument("--token-fd", type=int, help="write the first start's admin token here and not into the log")
     parser.add_argument(
         "--no-agent", action="store_true", help="only serve and plan: agents are processes of their own"
     )
     return parser
 
 
-def serve(settings: Settings, listener: socket.socket, *, agent: bool = True) -> None:
+def serve(settings: Settings, listener: socket.socket, *, agent: bool = True, token_fd: int | None = None) -> None:
     """Run the application on `listener` until SIGINT or SIGTERM."""
     farm = build(settings, agent=agent)
     server = _Server(
@@ -91,6 +92,7 @@ def serve(settings: Settings, listener: socket.socket, *, agent: bool = True) ->
         settings,
         farm,
         _url(settings, listener),
+        token_fd,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         # uvicorn raises the signal again once it has stopped, for whoever started it: there is nothing left to do then.
@@ -104,9 +106,11 @@ def serve(settings: Settings, listener: socket.socket, *, agent: bool = True) ->
 class _Server(uvicorn.Server):
     """Says where it is once it answers, and ends live streams when it is told to stop."""
 
-    def __init__(self, config: uvicorn.Config, settings: Settings, farm: Farm, url: str) -> None:
+    def __init__(
+        self, config: uvicorn.Config, settings: Settings, farm: Farm, url: str, token_fd: int | None = None
+    ) -> None:
         super().__init__(config)
-        self._settings, self._farm, self._url = settings, farm, url
+        self._settings, self._farm, self._url, self._token_fd = settings, farm, url, token_fd
         self._presence = None if settings.is_sqlite else Presence(farm.db, settings.server_url or url)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -115,9 +119,17 @@ class _Server(uvicorn.Server):
             _announce(self._settings, self._url)
             if self._presence is not None:
                 self._presence.start()
-            if self._farm.first.admin_token:
-                print(f"Admin token, shown this once: {self._farm.first.admin_token}", flush=True)
+            self._tell_token()
             print(f"The farm is up: {self._url}  (`farm login` prints a link that logs a browser in)", flush=True)
+
+    def _tell_token(self) -> None:
+        """To whoever started this process, where they listen for it: a log is no place for a secret."""
+        token = self._farm.first.admin_token
+        if self._token_fd is not None:
+            with os.fdopen(self._token_fd, "w") as out:
+                out.write(token or "")
+        elif token:
+            print(f"Admin token, shown this once: {token}", flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         stopping: asyncio.Event | None = getattr(self._farm.app.state, "stopping", None)

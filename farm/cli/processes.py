@@ -14,10 +14,12 @@ from pathlib import Path
 
 from farm.cli.client import read_server
 from farm.cli.errors import CliError
+from farm.cli.output import note
 from farm.settings import Settings
 
 START_S = 60.0
 STOP_S = 30.0
+_MOST_TOKEN = 200
 
 
 def start_time(pid: int) -> str | None:
@@ -49,16 +51,31 @@ def server_command(settings: Settings) -> list[str]:
 
 
 def start_server(settings: Settings) -> subprocess.Popen[bytes]:
-    """Start the server in the background (own session, log in the state folder) and wait until it answers."""
+    """Start the server in the background (own session, log in the state folder) and wait until it answers.
+
+    The first start's admin token is told here, once; the log does not hold it.
+    """
     settings.state.mkdir(parents=True, exist_ok=True)
-    with settings.log_file.open("ab") as log:
-        process = subprocess.Popen(
-            server_command(settings),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    hear, tell = os.pipe()
+    with settings.log_file.open("ab") as log, os.fdopen(hear) as token:
+        try:
+            process = subprocess.Popen(
+                [*server_command(settings), "--token-fd", str(tell)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=(tell,),
+            )
+        finally:
+            os.close(tell)
+        _wait_for_server(settings, process)
+        if secret := token.read(_MOST_TOKEN):
+            note(f"Admin token, shown this once: {secret}")
+    return process
+
+
+def _wait_for_server(settings: Settings, process: subprocess.Popen[bytes]) -> None:
 
     def answers() -> bool:
         if process.poll() is not None:
@@ -74,7 +91,6 @@ def start_server(settings: Settings) -> subprocess.Popen[bytes]:
     except BaseException:
         end_group(process)
         raise
-    return process
 
 
 def stop_server(settings: Settings) -> bool:
