@@ -84,7 +84,8 @@ def reconcile(session: Session, wanted: Sequence[rules.Wanted], now: datetime) -
 
 
 def _belongs(row: tables.Device, now: datetime) -> bool:
-    return row.listed or (row.seen_at is not None and now - row.seen_at < FORGOTTEN_AFTER)
+    """What was never seen cannot have been lost: it is announced by its tile alone."""
+    return row.seen_at is not None and (row.listed or now - row.seen_at < FORGOTTEN_AFTER)
 
 
 def _member(row: tables.Device, now: datetime) -> rules.Member:

@@ -75,3 +75,16 @@ def test_two_devices_with_one_serial_number_and_a_foreign_adb_server_are_told_by
         host = session.get_one(tables.Host, "local")
         host.info = {"duplicates": [{"serial": "S", "addresses": ["a", "b"]}], "adb_trouble": "foreign server"}
     assert opened(db) == [("adb-server", "local"), ("duplicate-serial", "local/S")]
+
+
+def test_devices_that_were_never_seen_raise_no_alert_until_they_are_lost(db: Database) -> None:
+    for name in ("d1", "d2", "d3"):
+        add_device(db, name, type_name="Pixel 8 Pro")
+    lose(db, "gone")
+    with db.session() as session:
+        for row in session.scalars(select(tables.Device)):
+            row.listed, row.seen_at, row.connection_at = True, None, None
+        session.get_one(tables.Host, "local").seen_at = None  # nor was its agent ever heard of
+    assert opened(db) == []
+    lose(db, "gone")  # seen once, and then gone
+    assert opened(db) == [("host-trouble", "local"), ("last-of-its-kind", "Pixel 8 Pro")]
