@@ -43,8 +43,10 @@ MANY, REASONS_S = 1000, 5.0
 TELLING = 20
 #: Ends of leases and silent hosts are looked for at most so often, seconds.
 WATCH_S = 0.25
-#: Changes are taken in at most so often while nothing waits, and with no longer pauses when something does, seconds.
+#: Changes are taken in at most so often while nothing waits, seconds.
 TOGETHER_S = 0.05
+#: While something waits others get so many times as much of the processor as passes, in pauses of at most so long.
+OTHERS, PAUSE_S = 4, 0.15
 #: Everything is read anew so often, seconds: what was missed is found then.
 REBUILD_S = 60.0
 #: Starts are foretold at most so often, seconds, and so far ahead: steps times groups of like jobs.
@@ -117,8 +119,9 @@ class Planner:
             due_s = max(0.0, self._tell_from - time.monotonic()) if self._mirror.index.jobs else tick_s
             tick_s = min(tick_s, FORETELL_S) if self._mirror.arrived else tick_s  # who came is to be foretold
             self._wake.wait(min(tick_s, due_s) if due_s > 0 else tick_s)
-            # What changes within a moment is taken in together; others get at least as much of the processor as passes.
-            self._stopping.wait(min(took, TOGETHER_S) if self._mirror.index.jobs else TOGETHER_S)
+            # What changes within a moment is taken in together; others get most of the processor: who frees a device
+            # serves who waits, and would be held up by passes that look for what is not there.
+            self._stopping.wait(min(OTHERS * took, PAUSE_S) if self._mirror.index.jobs else TOGETHER_S)
             self._wake.clear()
 
     def once(self) -> scheduling.Decisions:
