@@ -26,7 +26,7 @@ demo: setup  ## three virtual devices, an engine, suites and a dashboard (ONCE=1
 	@$(BIN)/farm demo $(DEMO_FLAGS)
 
 test: setup-tests lint  ## lint, types, import contract and tests
-	timeout --signal=INT --kill-after=60 1500 $(BIN)/pytest -n auto --dist loadfile
+	timeout --signal=INT --kill-after=60 3600 $(BIN)/pytest -n auto --dist loadfile
 
 test-slow: setup-tests  ## every test, the slow ones too (a foreign engine is built, gigabytes are sent)
 	timeout --signal=INT --kill-after=60 5400 $(BIN)/pytest -n auto --dist loadfile --slow
