@@ -30,9 +30,9 @@ class Hold:
         return self.scope in wanted and wanted[self.scope] == self.ref
 
     def words(self) -> str:
-        """`host lab-2 is held by ada: new cable`."""
+        """`host lab-2 is paused by ada: new cable`."""
         what = "the farm" if self.scope == "farm" else f"{self.scope} {self.ref}"
-        return f"{what} is held by {self.by}: {self.reason}"
+        return f"{what} is paused by {self.by}: {self.reason}"
 
 
 def holding(holds: Iterable[Hold], serial: str, host: str, pool: str | None) -> Hold | None:

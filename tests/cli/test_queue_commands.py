@@ -59,7 +59,7 @@ def test_pause_is_shown_where_it_matters_and_resume_lifts_it(busy: Served) -> No
     assert "Nothing is held" in run(busy, "holds").err
     paused = run(busy, "pause", "device", "d1", "--reason", "new cable")
     assert (paused.code, "Nothing new starts" in paused.err) == (0, True)
-    assert "device s1 is held by admin: new cable" in run(busy, "holds").out
+    assert "device s1 is paused by admin: new cable" in run(busy, "holds").out
     told = run(busy, "why", "2", "--json").json()
     assert "running and held" in told["reason"]
     assert told["estimated_start"] is None

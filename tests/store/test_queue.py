@@ -216,7 +216,7 @@ def test_why_tells_of_a_hold_and_foretells_nothing(farm: Database) -> None:
     with farm.read() as session:
         found = why.job_why(session, 1, farm.now(session))
     assert found is not None
-    assert "pool ci is held by ada: new cable" in found.reason
+    assert "pool ci is paused by ada: new cable" in found.reason
     assert found.estimated_start is None
 
 
