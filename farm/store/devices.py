@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
 from farm.domain import readiness
 from farm.domain.devices import Connection, DeviceFacts, Health, Readiness
 from farm.domain.health import Standing
 from farm.store import tables
+from farm.store.base import Base
 from farm.store.bus import touch
 
 WordT = TypeVar("WordT", bound=StrEnum)
@@ -22,6 +23,26 @@ WordT = TypeVar("WordT", bound=StrEnum)
 #: Longest advice and longest tail of a health log that a row keeps, characters.
 _MAX_WORDS = 500
 _MAX_TAIL = 4000
+
+
+def of_fleet() -> ColumnElement[bool]:
+    """Rows of the fleet: listed, or seen some time. The others are kept only because something refers to them."""
+    d = tables.Device
+    return or_(d.listed, d.seen_at.is_not(None), d.connection != Connection.GONE.value)
+
+
+def forget(session: Session, device_id: int) -> bool:
+    """Delete a device's row; False when something refers to it (work, notes, history), and then it stays."""
+    for table in Base.metadata.sorted_tables:
+        for column in table.columns:
+            if (
+                any(key.column is tables.Device.__table__.c.id for key in column.foreign_keys)
+                and session.execute(select(column).where(column == device_id).limit(1)).first()
+            ):
+                return False
+    session.delete(session.get_one(tables.Device, device_id))
+    session.flush()
+    return True
 
 
 def facts(session: Session, *, host: str | None = None) -> list[DeviceFacts]:
@@ -33,7 +54,7 @@ def facts(session: Session, *, host: str | None = None) -> list[DeviceFacts]:
         select(tables.Device, tables.Lease, tables.Host.lost_at)
         .join(tables.Host, tables.Host.name == tables.Device.host)
         .outerjoin(tables.Lease, (tables.Lease.device_id == tables.Device.id) & tables.Lease.ended_at.is_(None))
-        .where(tables.Host.drained.is_(False))
+        .where(tables.Host.drained.is_(False), of_fleet())
         .order_by(tables.Device.id)
     )
     if host is not None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from farm.domain.inventory import Inventory, InventoryError, parse
-from farm.store import hosts, tables
+from farm.store import devices, hosts, tables
 from farm.store.bus import touch
 from farm.store.db import Database
 
@@ -109,10 +110,19 @@ class InventoryKeeper:
                     continue
                 before = _facts(row)
                 self.dress(session, row)
-                if _facts(row) != before or row.id is None:
+                if not row.listed and row.seen_at is None and row.connection == "gone":
+                    _drop(session, row, before != _facts(row), now)
+                elif _facts(row) != before or row.id is None:
                     session.flush()
                     touch(session, "device", row.id, at=now, device_id=row.id)
         return True
+
+
+def _drop(session: Session, row: tables.Device, changed: bool, now: datetime) -> None:
+    """Nobody ever saw it and the file does not name it any more: the row goes, or is hidden while work refers to it."""
+    ident = row.id
+    if devices.forget(session, ident) or changed:
+        touch(session, "device", ident, at=now, device_id=ident)
 
 
 def ensure_host(session: Session, name: str) -> tables.Host:

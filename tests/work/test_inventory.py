@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from farm.store import tables
+from farm.store import devices, tables
 from farm.store.db import Database
+from farm.store.reads import devices as device_reads
+from farm.store.reads.fleet import fleet
 from farm.work.inventory import SETTING, InventoryKeeper
 from tests.work.factories import add_device
 
@@ -66,6 +68,35 @@ def test_a_changed_file_is_read_again_and_what_it_no_longer_says_is_gone(db: Dat
     assert keeper.poll()
     d1 = rows(db)["d1"]
     assert (d1.listed, d1.name, d1.pool, d1.labels) == (False, "d1", None, {"abi": "x86_64"})
+
+
+def names_shown(db: Database) -> list[set[str]]:
+    with db.read() as session:
+        shown = fleet(session, db.now(session)).tiles
+        return [
+            {device.name for device in devices.facts(session)},
+            {device.name for device in device_reads.facts_of(session)},
+            {tile.facts.name for tile in shown},
+        ]
+
+
+def test_a_device_that_was_never_seen_leaves_the_fleet_with_its_entry(db: Database, tmp_path: Path) -> None:
+    add_device(db, "d1")
+    path = tmp_path / "devices.yaml"
+    path.write_text(FILE + "  - {serial: worked}\n")
+    keeper = InventoryKeeper(db, path, "local")
+    keeper.poll()
+    assert names_shown(db) == [{"husky-v1", "absent", "worked"}] * 3
+    with db.session() as session:
+        ident = session.scalars(select(tables.Device.id).where(tables.Device.serial == "worked")).one()
+        session.add(tables.DeviceNote(device_id=ident, at=db.now(session), by="ann", text="comes in May"))
+    path.write_text("devices: []\n")
+    keeper.poll()
+    assert set(rows(db)) == {"d1", "worked"}  # what somebody wrote of it is kept
+    assert names_shown(db) == [{"d1"}] * 3  # it was seen: it is shown, unlisted
+    path.write_text(FILE + "  - {serial: worked}\n")
+    keeper.poll()
+    assert names_shown(db) == [{"husky-v1", "absent", "worked"}] * 3
 
 
 def test_a_wrong_file_changes_nothing_and_says_why_until_it_is_right_again(

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from farm.domain import readiness
 from farm.domain.devices import Availability, DeviceFacts, availability
 from farm.store import notes, tables
-from farm.store.devices import fact
+from farm.store.devices import fact, of_fleet
 from farm.store.notes import NoteRow
 from farm.store.reads.fleet import Tile, tiles
 from farm.store.reads.shared import (
@@ -94,7 +94,7 @@ def facts_of(session: Session) -> list[DeviceFacts]:
     """Every device as planner, selectors and preview see it. Two queries."""
     lease = tables.Lease
     held = {row.device_id: row for row in session.scalars(select(lease).where(lease.ended_at.is_(None)))}
-    rows = session.scalars(select(tables.Device).order_by(tables.Device.name, tables.Device.id))
+    rows = session.scalars(select(tables.Device).where(of_fleet()).order_by(tables.Device.name, tables.Device.id))
     return [fact(row, held.get(row.id)) for row in rows]
 
 

@@ -14,7 +14,7 @@ from farm.domain.devices import Availability, Connection, DeviceFacts, availabil
 from farm.domain.outcomes import State
 from farm.store import tables
 from farm.store.alerts import AlertRow, open_alerts
-from farm.store.devices import fact
+from farm.store.devices import fact, of_fleet
 from farm.store.reads.progress import of_jobs
 from farm.store.reads.shared import Point, kind_of, model_of, temperature_events, thin
 
@@ -130,8 +130,7 @@ def tiles(session: Session, now: datetime, device_id: int | None = None) -> tupl
     query = select(tables.Device).order_by(
         tables.Device.listed.desc(), func.lower(tables.Device.name), tables.Device.id
     )
-    if device_id is not None:
-        query = query.where(tables.Device.id == device_id)
+    query = query.where(of_fleet() if device_id is None else tables.Device.id == device_id)
     devices = list(session.scalars(query))
     ids = [row.id for row in devices]
     leases, work = _work(session, ids)
