@@ -25,6 +25,8 @@ from farm.adb.errors import (
     DeviceUnavailable,
     RemoteError,
     from_server,
+    last_words,
+    seconds,
 )
 
 #: Answers of the adb server itself, which runs on this host.
@@ -117,7 +119,7 @@ class HostSocket:
         try:
             size = int(head, 16)
         except ValueError as error:
-            raise RemoteError(f"what answers at {self.where} is no adb server: {head!r}") from error
+            raise RemoteError(f"what answers at {self.where} is no adb server: it said {last_words(head)}") from error
         return self.read(size).decode("utf-8", "replace")
 
     def close(self) -> None:
@@ -150,7 +152,7 @@ def open_transport(host: str, port: int, address: str, timeout_s: float = SERVER
     except NoAnswer as error:
         connection.close()
         _ask_version(host, port)
-        raise DeviceOffline(f"{address} does not answer: adb waited {timeout_s:g} s for it in vain") from error
+        raise DeviceOffline(f"{address} does not answer: adb waited {seconds(timeout_s)} for it in vain") from error
     except BaseException:
         connection.close()
         raise

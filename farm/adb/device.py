@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from farm.adb import sync
-from farm.adb.errors import AdbError, NoSpace, RemoteError
+from farm.adb.errors import AdbError, NoSpace, RemoteError, last_words
 from farm.adb.link import SERIAL_COMMAND, Link, clean_serial
 from farm.adb.shell import MAX_OUTPUT, Process, ProcessLine, ShellResult, run
 from farm.evidence import props
@@ -49,7 +49,7 @@ class Device:
         """`shell` for a command that must succeed: its output; RemoteError with what it wrote when it does not."""
         result = self.shell(command, timeout_s, stdin)
         if result.exit_code != 0:
-            said = (result.stderr or result.stdout).strip()[-300:] or "nothing"
+            said = last_words(result.stderr_bytes or result.stdout_bytes)
             line = command if isinstance(command, str) else shlex.join(command)
             raise RemoteError(f"{self.address}: {line[:80]!r} ended with {result.exit_code} and said: {said}")
         return result.stdout

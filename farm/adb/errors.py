@@ -107,6 +107,29 @@ _WORDINGS: tuple[tuple[re.Pattern[str], type[AdbError]], ...] = (
 )
 
 
+#: Of what somebody wrote a message quotes so many characters.
+_QUOTED = 80
+
+
+def last_words(data: bytes | str) -> str:
+    """The end of what a device or a server wrote: one line of at most 80 characters, `nothing` when there is none.
+
+    Control characters and bytes that are no UTF-8 become U+FFFD.
+    """
+    text = data[-4 * _QUOTED :]
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+        if len(data) > 4 * _QUOTED:
+            text = text.lstrip("\ufffd")  # a character that the cut went through
+    text = " ".join("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text).split())
+    return (text if len(text) <= _QUOTED else "…" + text[1 - _QUOTED :]) or "nothing"
+
+
+def seconds(value: float) -> str:
+    """A limit as a person reads it: `14.7 s`, `0.05 s`."""
+    return f"{round(value, 1) if value >= 1 else value:.3g} s" if value < 100 else f"{value:.0f} s"
+
+
 def from_server(text: str, address: str) -> AdbError:
     """The error for what an adb server answered after FAIL while `address` was asked for."""
     text = text.strip()[:500]

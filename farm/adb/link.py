@@ -8,7 +8,15 @@ import weakref
 from collections.abc import Callable
 
 from farm.adb.connection import Canary, HostSocket, device_prefix, device_query, open_transport, query, why_lost
-from farm.adb.errors import AdbError, AdbServerGone, DeviceGone, DeviceUnavailable, IdentityMismatch, RemoteError
+from farm.adb.errors import (
+    AdbError,
+    AdbServerGone,
+    DeviceGone,
+    DeviceUnavailable,
+    IdentityMismatch,
+    RemoteError,
+    seconds,
+)
 
 #: How long a device may take to accept a service. A phone under full load still starts a shell within seconds.
 SERVICE_TIMEOUT_S = 30.0
@@ -146,7 +154,7 @@ def _read_all(connection: HostSocket, timeout_s: float, limit: int) -> bytes:
     while True:
         left = until - time.monotonic()
         if left <= 0:
-            raise TimeoutError(f"no end after {timeout_s:g} s")
+            raise TimeoutError(f"no end after {seconds(timeout_s)}")
         connection.sock.settimeout(left)
         try:
             chunk = connection.sock.recv(1 << 16)

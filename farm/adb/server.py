@@ -19,7 +19,16 @@ import adbutils
 
 from farm.adb.connection import Client, device_query, query
 from farm.adb.deadline import Deadline
-from farm.adb.errors import AdbError, AdbServerGone, DeviceGone, DeviceOffline, RemoteError, Unauthorized
+from farm.adb.errors import (
+    AdbError,
+    AdbServerGone,
+    DeviceGone,
+    DeviceOffline,
+    RemoteError,
+    Unauthorized,
+    last_words,
+    seconds,
+)
 
 #: The adb that is used: the one that adbutils brings.
 ADB = Path(adbutils.__file__).parent / "binaries" / "adb"
@@ -82,7 +91,7 @@ class AdbServer:
                     remedy=f"see {self.key_dir / 'server.log'}; is the port free?",
                 )
             if limit.expired:
-                raise AdbServerGone(f"the adb server on port {self.port} does not answer after {timeout_s:g} s")
+                raise AdbServerGone(f"the adb server on port {self.port} does not answer after {seconds(timeout_s)}")
             time.sleep(0.02)
         self.state_file.write_text(json.dumps({"pid": self._process.pid, "port": self.port}))
         self._check_version()
@@ -193,7 +202,7 @@ class AdbServer:
 
     def _last_words(self) -> str:
         try:
-            return (self.key_dir / "server.log").read_text(errors="replace")[-300:].strip()
+            return last_words((self.key_dir / "server.log").read_bytes())
         except OSError as error:
             return str(error)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from farm.adb import shell_protocol as protocol
 from farm.adb.deadline import Deadline
-from farm.adb.errors import AdbError, ShellTimeout
+from farm.adb.errors import AdbError, ShellTimeout, last_words, seconds
 from farm.adb.link import SERVICE_TIMEOUT_S, Link, Pulse
 
 #: Output of one command that is kept by default, stdout and stderr each. What comes after is read and dropped.
@@ -140,7 +140,7 @@ class ShellStream:
         poll.register(self._sock, select.POLLOUT)
         while view:
             if limit.expired:
-                raise ShellTimeout(f"{self._link.address}: the command takes no input for {timeout_s:g} s")
+                raise ShellTimeout(f"{self._link.address}: the command takes no input for {seconds(timeout_s)}")
             if poll.poll((limit.remaining() or 0) * 1000 + 1):
                 try:
                     view = view[self._sock.send(view) :]
@@ -261,8 +261,8 @@ def run(
     except ShellTimeout:
         stream.kill()
         raise ShellTimeout(
-            f"{link.address}: {_short(command)} did not end within {timeout_s:g} s; "
-            f"its last words: {bytes(kept[protocol.STDERR] or kept[protocol.STDOUT])[-200:]!r}"
+            f"{link.address}: {_short(command)} did not end within {seconds(timeout_s)}; "
+            f"its last words: {last_words(bytes(kept[protocol.STDERR] or kept[protocol.STDOUT]))}"
         ) from None
     finally:
         stream.close()

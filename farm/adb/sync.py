@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from farm.adb.connection import HostSocket
-from farm.adb.errors import AdbError, Cancelled, DeviceGone, NoSpace, RemoteError
+from farm.adb.errors import AdbError, Cancelled, DeviceGone, NoSpace, RemoteError, last_words
 from farm.adb.link import Link
 
 #: A chunk may not be longer.
@@ -99,7 +99,7 @@ def _acknowledged(link: Link, connection: HostSocket, remote: str, total: int) -
 def _refusal(link: Link, connection: HostSocket, kind: bytes, size: int, remote: str, total: int | None) -> AdbError:
     """The error for an answer that is not the wanted one."""
     if kind != b"FAIL":
-        return RemoteError(f"{link.address}: {remote}: sync answered {kind!r}")
+        return RemoteError(f"{link.address}: {remote}: sync answered {last_words(kind)}")
     text = _exactly(link, connection, min(size, 4096), remote).decode("utf-8", "replace")
     lowered = text.lower()
     if "no space left" in lowered:

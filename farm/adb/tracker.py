@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 
 from farm.adb.connection import HostSocket
 from farm.adb.deadline import Deadline
-from farm.adb.errors import AdbError, AdbServerGone, DeviceGone
+from farm.adb.errors import AdbError, AdbServerGone, DeviceGone, seconds
 from farm.adb.server import AdbServer
 from farm.evidence.adb_output import DeviceLine, parse_devices
 
@@ -155,7 +155,7 @@ class Tracker:
                     return found
                 if limit.expired or self._stopping.is_set():
                     seen = f"it is {found.state}" if found else "adb does not list it"
-                    raise DeviceGone(f"{address} is not {state!r} after {timeout_s:g} s: {seen}")
+                    raise DeviceGone(f"{address} is not {state!r} after {seconds(timeout_s)}: {seen}")
                 self._changed.wait(limit.remaining(5.0))
 
     # ---- the threads ----

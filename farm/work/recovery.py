@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 
 from farm.adb import health
 from farm.adb.connection import device_prefix, query
-from farm.adb.errors import AdbError
+from farm.adb.errors import AdbError, last_words
 from farm.domain import health as rules
 from farm.domain import recovery as ladder
 from farm.domain.devices import Connection, Health
@@ -246,8 +246,8 @@ def run_command(command: Sequence[str], timeout_s: float = _COMMAND_S) -> str:
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout_s,
         check=False, start_new_session=True,
     )  # fmt: skip
-    said = (done.stderr or done.stdout).strip()[-300:]
-    return "done" if done.returncode == 0 else f"failed: {command[0]} ended with {done.returncode}: {said or 'nothing'}"
+    said = last_words(done.stderr or done.stdout)
+    return "done" if done.returncode == 0 else f"failed: {command[0]} ended with {done.returncode}: {said}"
 
 
 def _say(session: Session, device: tables.Device, words: str, now: datetime) -> None:
