@@ -53,9 +53,9 @@ def print_run(detail: dict[str, Any]) -> None:
     states = [word for word in _SOMETIMES if any(attempt["tests"].get(word) for attempt in short["attempts"])]
     counted = ("PASSED", "FAILED", "SKIPPED", *(word.replace("-", " ").upper() for word in states), "MEASURED", "TRIES")
     table(
-        ("DEVICE", "OUTCOME", *counted, ""),
+        ("JOB", "DEVICE", "OUTCOME", *counted, ""),
         (_row(attempt, run["state"], states) for attempt in short["attempts"]),
-        right=counted,
+        right=("JOB", *counted),
     )
     for attempt in short["attempts"]:
         _print_failures(attempt)
@@ -75,8 +75,8 @@ def _row(attempt: dict[str, Any], state: str, states: list[str]) -> list[object]
     bad = tests["failed"]
     passed = attempt["outcome"] == "passed"
     return [
-        device, outcome_text(attempt["outcome"], state), tests["passed"], cell(bad, "red" if bad else ""),
-        tests["skipped"], *(tests.get(word, 0) for word in states), attempt["measurements"], attempt["tries"],
+        attempt["job"], device, outcome_text(attempt["outcome"], state),
+        tests["passed"], cell(bad, "red" if bad else ""), tests["skipped"], *(tests.get(word, 0) for word in states), attempt["measurements"], attempt["tries"],
         "" if passed else attempt["reason"] or "",
     ]  # fmt: skip
 

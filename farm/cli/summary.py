@@ -68,6 +68,7 @@ def _attempt(job: Mapping[str, Any], detail: Mapping[str, Any]) -> dict[str, Any
     measured = [row for row in detail["measurements"] if row["attempt_id"] in ids]
     incidents = [row for row in detail["incidents"] if row["attempt_id"] in ids]
     return {
+        "job": job["id"],
         "device": device["name"] if device else None,
         "serial": device["serial"] if device else None,
         "virtual": device["virtual"] if device else None,

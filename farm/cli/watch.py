@@ -112,12 +112,19 @@ def progress_of(detail: dict[str, Any]) -> list[dict[str, Any]]:
                 "phase": job["state"] if waiting or not attempt else _phase(attempt),
                 "done": job["progress"]["done"],
                 "total": job["progress"]["known"],
-                "waits": (job["wait_reason"] if waiting or not attempt else attempt["waiting_for"]) or "",
+                "waits": _waits(job, attempt),
                 "outcome": job["outcome"],
                 "try": attempt["number"] if attempt else 0,
             }
         )
     return rows
+
+
+def _waits(job: dict[str, Any], attempt: dict[str, Any] | None) -> str:
+    """What it waits for; in the queue with the number that `farm why` takes."""
+    if job["state"] != "queued" and attempt:
+        return attempt["waiting_for"] or ""
+    return f"job {job['id']}: {job['wait_reason']}" if job["wait_reason"] else ""
 
 
 def _phase(attempt: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from farm.cli.output import cell, duration, note, parse_time, print_json, table
 def command(job: int, as_json: bool) -> int:
     """Why a job waits: its place, what would satisfy it, who holds that and until when, when it should start.
 
-    The page of a run links to each job that waits; `farm show RUN --json` has the numbers in `jobs[].id`.
+    `farm show RUN` has the number in its column JOB, and `farm run` names it while the job waits.
     """
     client = connect()
     told = client.get(f"/api/jobs/{job}/why")

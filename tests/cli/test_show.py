@@ -48,7 +48,7 @@ def test_a_test_that_hung_is_shown_with_its_cause_and_those_after_it_as_not_run(
     shown = run(farm_server, "show", str(number))
     assert shown.code == 0
     header, row = (line.split() for line in shown.out.splitlines()[1:3])
-    assert header[2:7] == ["PASSED", "FAILED", "SKIPPED", "NOT", "RUN"]
+    assert header[3:8] == ["PASSED", "FAILED", "SKIPPED", "NOT", "RUN"]
     assert row[-8:-4] == ["1", "1", "0", "1"] or row[-6:-2] == ["1", "1", "0", "1"], row
     assert f"✕ timed-out  d1: {SMOKE}test_1" in shown.out
     assert "no sign of life for 4 s" in shown.out
@@ -56,6 +56,14 @@ def test_a_test_that_hung_is_shown_with_its_cause_and_those_after_it_as_not_run(
     assert detail["matrix"]["counts"] == {"passed": 1, "timed-out": 1, "not-run": 1}
     assert detail["progress"] == detail["jobs"][0]["progress"] == {"done": 2, "known": 3}
     assert [row["cells"][0]["result"] for row in detail["matrix"]["rows"]] == ["passed", "timed-out", "not-run"]
+
+
+def test_the_job_that_why_asks_for_is_shown(farm_server: Served) -> None:
+    number, _ = an_attempt(farm_server)
+    job = run(farm_server, "show", str(number), "--json").json()["jobs"][0]["id"]
+    header, row = (line.split() for line in run(farm_server, "show", str(number)).out.splitlines()[1:3])
+    assert (header[0], row[0], row[1]) == ("JOB", str(job), "d1")
+    assert f"job {job} of run {number}" in run(farm_server, "why", row[0]).out
 
 
 def test_what_was_refused_to_the_suite_is_shown_with_every_time_that_it_was(farm_server: Served) -> None:

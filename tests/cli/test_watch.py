@@ -49,7 +49,7 @@ def test_a_lost_device_is_told_once_with_its_reason_and_takes_nothing_back(capsy
         "d: execute 3/8 tests",
         "d: clean after device-lost 3/8 tests (d to come back)",
         "d: try 1 ended device-lost: the device went away (adb does not list it); tried again",
-        "d: queued 3/8 tests (a device)",
+        "d: queued 3/8 tests (job 1: a device)",
         "d: execute 3/8 tests",
         "d: execute 5/8 tests",
         "d: passed 8/8 tests",
@@ -58,7 +58,7 @@ def test_a_lost_device_is_told_once_with_its_reason_and_takes_nothing_back(capsy
 
 def test_tests_that_are_not_collected_yet_are_no_zero() -> None:
     [row] = progress_of(run("queued", 0, None))
-    assert (row["done"], row["total"], row["waits"]) == (0, None, "a device")
+    assert (row["done"], row["total"], row["waits"]) == (0, None, "job 1: a device")
 
 
 def test_what_is_waited_for_is_told_once_however_its_figures_change(capsys: pytest.CaptureFixture[str]) -> None:
