@@ -26,6 +26,8 @@ router = APIRouter(prefix="/api/leases", tags=["leases"])
 Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
 
 RELEASE = "lease.release"
+#: What was taken away from its holder is shown to them for so long.
+TAKEN_SHOWN = timedelta(days=1)
 
 
 class Longer(BaseModel):
@@ -42,9 +44,13 @@ class Because(BaseModel):
 def list_leases(
     farm: Farm, who: Who, mine: Annotated[bool, Query(description="only your own")] = False
 ) -> dict[str, Any]:
-    """Every device that is held or being cleaned, by whom, and until when."""
+    """Every device that is held or being cleaned, by whom, until when; `taken`: what was lately preempted of yours."""
     with farm.db.read() as session:
-        return {"leases": encode(reads.open_leases(session, user=who.name if mine else None))}
+        since = farm.db.now(session) - TAKEN_SHOWN
+        return {
+            "leases": encode(reads.open_leases(session, user=who.name if mine else None)),
+            "taken": encode(reads.taken(session, who.name, since)),
+        }
 
 
 @router.post("/{lease_id}/heartbeat", summary="Keep a lease alive", dependencies=[needs(Scope.RESERVE)])
@@ -54,7 +60,7 @@ def heartbeat(farm: Farm, who: Who, lease_id: Id) -> dict[str, Any]:
         lease = _mine(session, who, lease_id)
         now = farm.db.now(session)
         if not leases.renew(session, [lease.id], now):
-            raise _over(lease_id)
+            raise _over(session, lease_id)
         return {"id": lease_id, "heartbeat_by": encode(now + HEARTBEAT), "ends_at": encode(lease.ends_at)}
 
 
@@ -67,7 +73,9 @@ def extend(farm: Farm, who: Who, note: Audit, lease_id: Id, longer: Longer) -> d
         try:
             lease = leases.extend(session, lease_id, timedelta(seconds=longer.by_s), now)
         except CannotExtend as error:
-            raise ApiError(409, "cannot-extend", str(error)) from None
+            told = _told(session, lease_id)
+            words = f"{error} ({told['end_reason']})" if told and told["end_reason"] else str(error)
+            raise ApiError(409, "cannot-extend", words, told) from None
         note.write(session, now, f"lease {lease_id}", by_s=longer.by_s)
         return dict(encode(reads.lease_view(session, lease)))
 
@@ -88,7 +96,7 @@ def _release(session: Session, who: Principal, note: Note, now: datetime, lease_
         )
     released = leases.release(session, lease_id, now, f"released by {who.name}")
     note.write(session, now, f"lease {lease_id}", released=released)
-    return 200, {"id": lease_id, "released": released}
+    return 200, {"id": lease_id, "released": released} | ({} if released else _told(session, lease_id) or {})
 
 
 #: The same, for those who ask often (`farm.api.hot`).
@@ -103,7 +111,7 @@ def preempt(farm: Farm, who: Who, note: Audit, lease_id: Id, because: Because) -
         try:
             lease = leases.preempt(session, lease_id, who.name, because.reason, now)
         except leases.NoSuchLease:
-            raise _over(lease_id) from None
+            raise _over(session, lease_id) from None
         note.write(session, now, f"lease {lease_id}", reason=because.reason, holder=lease.holder, user=lease.user)
     return {"id": lease_id, "holder": lease.holder, "user": lease.user}
 
@@ -112,7 +120,7 @@ def _mine(session: Session, who: Principal, lease_id: int) -> Lease:
     """The open lease, when it is of this user or team, or an operator asks. Raises ApiError."""
     lease = leases.of_id(session, lease_id)
     if lease is None:
-        raise _over(lease_id)
+        raise _over(session, lease_id)
     if not lease.is_of(who.name, who.team) and not who.may(Scope.OPERATE):
         raise ApiError(
             403,
@@ -122,7 +130,15 @@ def _mine(session: Session, who: Principal, lease_id: int) -> Lease:
     return lease
 
 
-def _over(lease_id: int) -> ApiError:
-    return ApiError(
-        410, "lease-over", f"There is no lease {lease_id}, or it is over. GET /api/leases lists the open ones."
-    )
+def _told(session: Session, lease_id: int) -> dict[str, Any] | None:
+    """Why a lease is over and who took it away; None: it is not over, or there is none."""
+    found = leases.why_over(session, lease_id)
+    return None if found is None else {"end_reason": found[0], "preempted_by": found[1]}
+
+
+def _over(session: Session, lease_id: int) -> ApiError:
+    told = _told(session, lease_id)
+    words = f"There is no lease {lease_id}." if told is None else f"Lease {lease_id} is over"
+    if told is not None:
+        words += f": {told['end_reason']}." if told["end_reason"] else "."
+    return ApiError(410, "lease-over", f"{words} GET /api/leases lists the open ones.", told)

@@ -9,6 +9,7 @@ import click
 
 from farm.cli.client import connect
 from farm.cli.output import duration, note, parse_time, print_json, table
+from farm.cli.reason import FOR_LEASE, reason_option
 from farm.cli.spans import span
 
 LEASE = click.argument("lease", type=click.IntRange(1))
@@ -25,11 +26,14 @@ def command() -> None:
 def list_leases(mine: bool, as_json: bool) -> int:
     """Devices that are held or being cleaned, and what waits for one."""
     client = connect()
-    held: list[dict[str, Any]] = client.get("/api/leases", {"mine": str(mine).lower()})["leases"]
+    found = client.get("/api/leases", {"mine": str(mine).lower()})
+    held: list[dict[str, Any]] = found["leases"]
     waiting = client.get("/api/reservations", {"state": "queued", "mine": str(mine).lower()})["reservations"]
     if as_json:
-        print_json({"leases": held, "waiting": waiting})
+        print_json({"leases": held, "waiting": waiting, "taken": found["taken"]})
         return 0
+    for one in found["taken"]:
+        note(f"! your lease {one['id']} of {one['device']['name']} was {one['end_reason']}")
     if not held and not waiting:
         note("Nobody holds a device. `farm acquire SELECTOR --for 1h` leases one.")
         return 0
@@ -55,13 +59,18 @@ def extend(lease: int, by_s: float) -> int:
 def release(lease: int) -> int:
     """Give a device back: it is cleaned, then free."""
     done = connect().post(f"/api/leases/{lease}/release")
-    note(f"Lease {lease} is released; its device is being cleaned." if done["released"] else f"Lease {lease} was over.")
+    why = f" ({done['end_reason']})" if done.get("end_reason") else ""
+    note(
+        f"Lease {lease} is released; its device is being cleaned."
+        if done["released"]
+        else f"Lease {lease} was over{why}."
+    )
     return 0
 
 
 @command.command("preempt")
 @LEASE
-@click.option("--reason", required=True, help="Its holder is shown this.")
+@reason_option("Its holder is shown this.", FOR_LEASE)
 def preempt(lease: int, reason: str) -> int:
     """Take a device away from its holder (operators). A job that loses it so keeps its place in the queue."""
     done = connect().post(f"/api/leases/{lease}/preempt", {"reason": reason})

@@ -269,6 +269,15 @@ def of_id(session: Session, lease_id: int) -> Lease | None:
     return None if row is None else Lease(*row)
 
 
+def why_over(session: Session, lease_id: int) -> tuple[str | None, str | None] | None:
+    """(why it ended, the operator who took it if one did) of a lease that is over; None: it stands, or never was."""
+    row = session.execute(
+        select(tables.Lease.end_reason, tables.Lease.preempted_by).where(_IS_IT, tables.Lease.released_at.is_not(None)),
+        {"lease": lease_id},
+    ).first()
+    return None if row is None else (row.end_reason, row.preempted_by)
+
+
 def still_mine(session: Session, attempt_id: int, token: int) -> bool:
     """Whether the attempt still holds its device under this token, unreleased."""
     lease = of_attempt(session, attempt_id, token)

@@ -53,7 +53,8 @@ def test_both_ways_give_the_same_answer_and_leave_the_same_line(served: Served, 
     assert dict(quick.headers).keys() - {"date"} == dict(slow.headers).keys() - {"date"}
     ident = quick.json()["lease"]["id"]
     again = [served.ask("POST", f"/api/leases/{ident}/release").json() for _ in range(2)]
-    assert again == [{"id": ident, "released": True}, {"id": ident, "released": False}]
+    over = {"end_reason": "released by admin", "preempted_by": None}
+    assert again == [{"id": ident, "released": True}, {"id": ident, "released": False, **over}]
     assert taken[1:] == ["lease.release"] * 2
     lines = served.ask("GET", "/api/audit").json()["lines"]
     assert [line["action"] for line in lines][:4] == ["lease.release"] * 2 + ["reservation.ask"] * 2

@@ -157,7 +157,8 @@ def test_a_lease_is_given_back_by_its_holder_its_team_or_an_operator_and_by_nobo
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "not-yours"), verb
     assert served.ask("POST", f"/api/leases/{lease}/heartbeat", ann).status_code == 200
     assert served.ask("POST", f"/api/leases/{lease}/release", bob).json() == {"id": lease, "released": True}
-    assert served.ask("POST", f"/api/leases/{lease}/release", ann).json() == {"id": lease, "released": False}
+    again = served.ask("POST", f"/api/leases/{lease}/release", ann).json()
+    assert again == {"id": lease, "released": False, "end_reason": "released by bob", "preempted_by": None}
     assert served.ask("POST", f"/api/leases/{lease}/heartbeat", ann).status_code == 410
     free(served, lease)
     assert served.ask("POST", f"/api/leases/{lease}/release", ann).status_code == 410
@@ -186,6 +187,31 @@ def test_only_an_operator_preempts_and_the_holder_reads_who_and_why(served: Serv
     shown = served.ask("GET", f"/api/reservations/{mine['id']}", ann).json()
     assert (shown["state"], shown["end_reason"]) == ("ended", "preempted by olga because the lab moves")
     assert served.ask("POST", path, olga, json={"reason": "again"}).status_code == 410
+
+
+def test_whose_lease_was_preempted_reads_the_reason_wherever_they_ask_for_it(served: Served) -> None:
+    ann = token(served, "ann", "red", Scope.READ, Scope.RESERVE)
+    olga = token(served, "olga", "ops", Scope.READ, Scope.OPERATE)
+    ident = ask(served, ann, device="d1").json()["lease"]["id"]
+    path, words = f"/api/leases/{ident}", "preempted by olga because the lab moves"
+    served.ask("POST", f"{path}/preempt", olga, json={"reason": "the lab moves"})
+    told = {"end_reason": words, "preempted_by": "olga"}
+    assert served.ask("POST", f"{path}/release", ann).json() == {"id": ident, "released": False, **told}
+    [cleaning] = served.ask("GET", "/api/leases", ann).json()["leases"]
+    assert told.items() <= cleaning.items()
+    for cleaned in (False, True):
+        if cleaned:
+            free(served, ident)
+        answer = served.ask("POST", f"{path}/extend", ann, json={"by_s": 60})
+        error = answer.json()["error"]
+        assert answer.status_code == (410 if cleaned else 409)
+        assert words in error["message"]
+        assert error["detail"] == told
+        assert served.ask("POST", f"{path}/heartbeat", ann).json()["error"]["detail"] == told
+        [taken] = served.ask("GET", "/api/leases", ann).json()["taken"]
+        assert (taken["id"], taken["end_reason"]) == (ident, words)
+    assert served.ask("GET", "/api/leases", olga).json()["taken"] == []
+    assert "There is no lease 999." in served.ask("POST", "/api/leases/999/release", ann).json()["error"]["message"]
 
 
 def test_an_attempts_lease_is_not_released_by_hand(served: Served) -> None:

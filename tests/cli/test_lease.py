@@ -78,6 +78,10 @@ def test_an_operator_takes_a_device_away(served: Served) -> None:
         row = session.get_one(tables.Lease, lease["id"])
     assert row.end_reason is not None
     assert row.end_reason.endswith("because the lab moves")
+    ident = str(lease["id"])
+    for told in (run(served, "lease", "release", ident), run(served, "lease", "extend", ident, "--by", "1h")):
+        assert row.end_reason in told.err
+    assert row.end_reason in run(served, "lease", "list").err
 
 
 def test_an_empty_list_says_what_to_type_next(served: Served) -> None:

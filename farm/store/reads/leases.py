@@ -13,6 +13,7 @@ from farm.store import leases, tables
 from farm.store.prepared import run
 
 MAX_ROWS = 500
+MAX_TAKEN = 20
 _DEVICE = select(
     tables.Device.id, tables.Device.name, tables.Device.serial, tables.Device.host, tables.Device.virtual
 ).where(tables.Device.id == bindparam("device"))
@@ -29,7 +30,7 @@ class LeasedDevice:
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """An open lease. `warned_at`: its holder was told that the end is near; `released_at`: being cleaned."""
+    """A lease. `warned_at`: its holder was told that the end is near; `released_at`: cut off, `end_reason` says why."""
 
     id: int
     device: LeasedDevice
@@ -43,6 +44,8 @@ class LeaseView:
     extensions: int
     warned_at: datetime | None
     released_at: datetime | None
+    end_reason: str | None
+    preempted_by: str | None  # the operator who took it away
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,13 @@ def open_leases(session: Session, *, user: str | None = None) -> list[LeaseView]
     if user is not None:
         query = query.where(tables.Lease.user == user)
     return [_joined(lease, device) for lease, device in session.execute(query)]
+
+
+def taken(session: Session, user: str, since: datetime) -> list[LeaseView]:
+    """The user's leases that an operator took away since then, newest first."""
+    lease = tables.Lease
+    query = _leases().where(lease.user == user, lease.preempted_by.is_not(None), lease.released_at >= since)
+    return [_joined(*found) for found in session.execute(query.order_by(lease.id.desc()).limit(MAX_TAKEN))]
 
 
 def open_lease(session: Session, lease_id: int) -> LeaseView | None:
@@ -126,10 +136,13 @@ def _leases() -> Select[tables.Lease, tables.Device]:
 
 
 def _joined(row: tables.Lease, d: tables.Device) -> LeaseView:
-    return _view(leases.as_lease(row), LeasedDevice(d.id, d.name, d.serial, d.host, d.virtual))
+    device = LeasedDevice(d.id, d.name, d.serial, d.host, d.virtual)
+    return _view(leases.as_lease(row), device, row.end_reason, row.preempted_by)
 
 
-def _view(lease: Lease, device: LeasedDevice) -> LeaseView:
+def _view(
+    lease: Lease, device: LeasedDevice, end_reason: str | None = None, preempted_by: str | None = None
+) -> LeaseView:
     return LeaseView(
         id=lease.id,
         device=device,
@@ -143,6 +156,8 @@ def _view(lease: Lease, device: LeasedDevice) -> LeaseView:
         extensions=lease.extensions,
         warned_at=lease.warned_at,
         released_at=lease.released_at,
+        end_reason=end_reason,
+        preempted_by=preempted_by,
     )
 
 
