@@ -21,7 +21,7 @@ from farm.adb.errors import (
     IdentityMismatch,
     Unauthorized,
 )
-from farm.domain.causes import Cause, fits
+from farm.domain.causes import CAUSES, Cause, fits
 from farm.domain.journal import clip
 from farm.domain.outcomes import Outcome, TestOutcome
 from runner import markers
@@ -163,6 +163,8 @@ class Records:
                     self._fine = Cause.ADB_SERVER
             if self._cause in _DOUBTFUL and (full := cause_of_full_disk(call.excinfo.value, self._bench.device)):
                 self._cause, self._fine = Outcome.INFRA_ERROR, full
+                if self._session is not None:  # the next test would find it full too: one error is enough
+                    self._session.shouldstop = f"{self._bench.spec.name}: {CAUSES[full].words}"
             if self._said is None and isinstance(call.excinfo.value, _SPEAKING):
                 self._said = str(call.excinfo.value)
             if self._said is None and isinstance(call.excinfo.value, MemoryError):

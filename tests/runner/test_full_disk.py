@@ -34,6 +34,9 @@ def test_writes(device):
         assert time.monotonic() < end
         time.sleep(0.05)
     device.check_shell("echo more > /data/local/tmp/more")
+
+def test_would_find_it_full_too(device):
+    device.check_shell("echo more > /data/local/tmp/more")
 """
 
 
