@@ -76,7 +76,8 @@ def _row(attempt: dict[str, Any], state: str, states: list[str]) -> list[object]
     passed = attempt["outcome"] == "passed"
     return [
         attempt["job"], device, outcome_text(attempt["outcome"], state),
-        tests["passed"], cell(bad, "red" if bad else ""), tests["skipped"], *(tests.get(word, 0) for word in states), attempt["measurements"], attempt["tries"],
+        tests["passed"], cell(bad, "red" if bad else ""), tests["skipped"],
+        *(tests.get(word, 0) for word in states), attempt["measurements"], attempt["tries"],
         "" if passed else attempt["reason"] or "",
     ]  # fmt: skip
 
