@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from farm.cli import bad_input
 from farm.cli.errors import CliError
 from farm.domain.outcomes import ExitCode
 from farm.settings import Settings, load
@@ -41,7 +42,8 @@ class HttpError(CliError):
         self.status = status
         self.error = error
         code = ExitCode.FARM_TROUBLE if status >= 500 else ExitCode.REFUSED
-        super().__init__(str(error.get("message") or f"the farm answered {status}"), hint, code)
+        message = bad_input.words(error) or error.get("message") or f"the farm answered {status}"
+        super().__init__(str(message), hint, code)
 
 
 @dataclass(frozen=True, slots=True)

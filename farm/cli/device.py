@@ -11,6 +11,7 @@ import click
 from farm.cli.client import connect, segment
 from farm.cli.errors import CliError
 from farm.cli.output import figure, note, print_json
+from farm.cli.reason import FOR_DEVICE, reason_option
 from farm.domain.outcomes import ExitCode
 
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
@@ -37,7 +38,7 @@ def command() -> None:
 
 @command.command("quarantine")
 @click.argument("name")
-@click.option("--reason", required=True, help="Shown wherever the device is.")
+@reason_option("Shown wherever the device is.", FOR_DEVICE)
 @click.option("--for", "lasts", type=Duration(), help="90s, 30m, 2h, 3d; without it: until it is released.")
 def quarantine(name: str, reason: str, lasts: float | None) -> int:
     """No new work on NAME; what runs goes on."""
@@ -46,7 +47,7 @@ def quarantine(name: str, reason: str, lasts: float | None) -> int:
 
 @command.command("maintenance")
 @click.argument("name")
-@click.option("--reason", required=True, help="Shown wherever the device is.")
+@reason_option("Shown wherever the device is.", FOR_DEVICE)
 def maintenance(name: str, reason: str) -> int:
     """Take NAME into your hands: no work, no recovery, until it is released."""
     return _tell(connect().post(_path(name, "maintenance"), {"reason": reason}))

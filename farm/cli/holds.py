@@ -11,6 +11,7 @@ import click
 from farm.cli.client import Client, connect
 from farm.cli.errors import CliError
 from farm.cli.output import note, print_json, table
+from farm.cli.reason import FOR_HOLD, reason_option
 from farm.cli.spans import span
 from farm.domain.outcomes import ExitCode
 
@@ -37,7 +38,7 @@ def _named(scope: str, name: str | None) -> str:
 
 @click.command("pause")
 @_target
-@click.option("--reason", required=True, help="Whoever waits is shown it.")
+@reason_option("Whoever waits is shown it.", FOR_HOLD)
 @click.option("--for", "for_s", callback=span, metavar="SPAN", help="Ends by itself, for example after 2h.")
 @click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
 def pause(scope: str, name: str | None, reason: str, for_s: float | None, as_json: bool) -> int:
@@ -52,7 +53,7 @@ def pause(scope: str, name: str | None, reason: str, for_s: float | None, as_jso
 
 @click.command("drain")
 @_target
-@click.option("--reason", required=True, help="Whoever waits is shown it.")
+@reason_option("Whoever waits is shown it.", FOR_HOLD)
 @click.option("--wait", "limit", callback=span, metavar="SPAN", default="0s", help="Wait so long until nothing runs.")
 @click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
 def drain(scope: str, name: str | None, reason: str, limit: float, as_json: bool) -> int:

@@ -68,6 +68,15 @@ def release(lease: int) -> int:
     return 0
 
 
+@command.command("withdraw")
+@click.argument("reservation", type=click.IntRange(1))
+def withdraw(reservation: int) -> int:
+    """Take a wish for a device back, by the number of its reservation; a device that it has by now is given back."""
+    done = connect().send("DELETE", f"/api/reservations/{reservation}")
+    note(f"reservation {reservation} is withdrawn" if done["ended"] else f"reservation {reservation} was over")
+    return 0
+
+
 @command.command("preempt")
 @LEASE
 @reason_option("Its holder is shown this.", FOR_LEASE)
