@@ -34,6 +34,8 @@ MAX_ANSWER = 256 * 1024 * 1024
 class Unreachable(CliError):
     """No farm answers there."""
 
+    name = "unreachable"
+
 
 class HttpError(CliError):
     """The farm said no. `status` and `error` are its answer's."""
@@ -44,6 +46,10 @@ class HttpError(CliError):
         code = ExitCode.FARM_TROUBLE if status >= 500 else ExitCode.REFUSED
         message = bad_input.words(error) or error.get("message") or f"the farm answered {status}"
         super().__init__(str(message), hint, code)
+
+    @property
+    def name(self) -> str:
+        return str(self.error.get("code") or super().name)
 
 
 @dataclass(frozen=True, slots=True)

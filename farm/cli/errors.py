@@ -14,6 +14,17 @@ class CliError(Exception):
         super().__init__(message)
         self.message, self.hint, self.code = message, hint, code
 
+    @property
+    def name(self) -> str:
+        """One word for programs: that of the exit code, where the farm or a subclass has no better one."""
+        return self.code.name.lower().replace("_", "-")
+
+
+class Answer:
+    """Whether the JSON document that `--json` promises is written: there is one on standard output, never two."""
+
+    written = False
+
 
 def plain(text: str) -> str:
     """`text` without control characters: what a device or a stranger wrote must not steer the terminal."""

@@ -12,7 +12,7 @@ import sys
 
 import click
 
-from farm.cli.errors import CliError, show_error
+from farm.cli.errors import Answer, CliError, show_error
 from farm.domain.outcomes import ExitCode
 from farm.settings import SettingsError
 
@@ -111,28 +111,53 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _main(argv: list[str]) -> int:
+    Answer.written = False
     try:
-        result = cli.main(argv, prog_name="farm", standalone_mode=False)
-        return int(result or 0)
-    except CliError as error:
-        show_error(error.message, error.hint)
-        return int(error.code)
-    except SettingsError as error:
-        show_error(str(error))
-        return int(ExitCode.REFUSED)
-    except click.UsageError as error:
-        error.show()
-        return int(ExitCode.REFUSED)
-    except click.ClickException as error:
-        show_error(error.format_message())
-        return int(ExitCode.REFUSED)
-    except click.exceptions.Exit as end:
-        return end.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        show_error("interrupted")
-        return int(ExitCode.CANCELLED)
+        try:
+            result = cli.main(argv, prog_name="farm", standalone_mode=False)
+            return int(result or 0)
+        except click.exceptions.Exit as end:
+            return end.exit_code
+        except (CliError, SettingsError, click.ClickException, click.Abort, KeyboardInterrupt) as error:
+            failed = _failure(error)
+            if isinstance(error, click.UsageError):
+                error.show()
+            else:
+                show_error(failed.message, failed.hint)
+            if "--json" in argv and not Answer.written:
+                _print_failure(failed)
+            return int(failed.code)
     except BrokenPipeError:  # `farm runs | head`
         return 0
+
+
+class _Mistyped(CliError):
+    name = "usage"
+
+
+class _BadSettings(CliError):
+    name = "settings"
+
+
+def _failure(error: BaseException) -> CliError:
+    """What ended a command, in one shape."""
+    if isinstance(error, CliError):
+        return error
+    if isinstance(error, SettingsError):
+        return _BadSettings(str(error), code=ExitCode.REFUSED)
+    if isinstance(error, click.UsageError):
+        of = error.ctx.command_path if error.ctx is not None else "farm"
+        return _Mistyped(error.format_message(), f"{of} --help", ExitCode.REFUSED)
+    if isinstance(error, click.ClickException):
+        return CliError(error.format_message(), code=ExitCode.REFUSED)
+    return CliError("interrupted", code=ExitCode.CANCELLED)
+
+
+def _print_failure(failed: CliError) -> None:
+    """The document of a command that was given `--json` and has no other to print."""
+    from farm.cli.output import print_json
+
+    print_json({"error": {"code": failed.name, "message": failed.message, "hint": failed.hint or None}})
 
 
 def _flush() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from farm.cli.errors import plain
+from farm.cli.errors import Answer, plain
 from farm.domain.outcomes import MEANING, Colour, Outcome
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ NOT_MEASURED = "not measured"
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """The JSON document of a command, on standard output."""
+    Answer.written = True
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 

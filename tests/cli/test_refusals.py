@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from pydantic import BaseModel
 
 from farm.api import devices, holds, leases
 from farm.cli import bad_input, main, reason
 from farm.cli.client import HttpError
+from farm.cli.errors import CliError
+from farm.cli.output import print_json
+from tests.cli.conftest import farm
+from tests.served import Served
 
 TOO_SHORT = "farm: --reason is too short: give at least 3 characters\n"
 
@@ -71,3 +78,64 @@ def test_another_refusal_keeps_its_own_words() -> None:
         == "no device matches"
     )
     assert HttpError(503, {}).message == "the farm answered 503"
+
+
+def test_a_refusal_of_the_farm_is_a_json_document_where_json_was_asked_for(farm_server: Served) -> None:
+    done = farm("show", "99", "--json", state=farm_server.settings.state)
+    assert done.code == 3
+    error = done.json()["error"]
+    assert (error["code"], error["hint"]) == ("not-found", None)
+    assert error["message"].startswith("There is no run 99")
+    assert done.err.startswith("farm: There is no run 99")
+    plain = farm("show", "99", state=farm_server.settings.state)
+    assert (plain.code, plain.out, plain.err) == (3, "", done.err)
+
+
+def test_a_farm_that_is_not_there_is_a_json_document(tmp_path: Path) -> None:
+    done = farm("devices", "--json", state=tmp_path)
+    error = done.json()["error"]
+    assert (done.code, error["code"]) == (2, "unreachable")
+    assert "farm up" in error["hint"]
+    assert error["message"] in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "hint"),
+    [
+        (["show", "x", "--json"], "usage", "farm show --help"),
+        (["show", "--json"], "usage", "farm show --help"),
+        (["sohw", "1", "--json"], "usage", "farm --help"),
+        (["pause", "farm", "--reason", "x", "--json"], "refused", "it is shown to others"),
+    ],
+)
+def test_a_command_that_cannot_be_is_a_json_document(tmp_path: Path, words: list[str], code: str, hint: str) -> None:
+    done = farm(*words, state=tmp_path)
+    error = done.json()["error"]
+    assert (done.code, error["code"]) == (3, code)
+    assert error["message"]
+    assert error["hint"].startswith(hint)
+    assert done.err
+
+
+def test_settings_that_cannot_be_are_a_json_document(tmp_path: Path) -> None:
+    done = farm("devices", "--json", state=tmp_path, FARM_PORT="none")
+    assert (done.code, done.json()["error"]["code"]) == (3, "settings")
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt(), click.Abort(), CliError("broken")])
+@pytest.mark.parametrize("result_first", [False, True])
+def test_there_is_one_document_and_never_two(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ending: BaseException, result_first: bool
+) -> None:
+    def work(*_arguments: object, **_options: object) -> int:
+        if result_first:
+            print_json({"a": "result"})
+        raise ending
+
+    monkeypatch.setattr(main.cli, "main", work)
+    code = main.main(["devices", "--json"])
+    shown = json.loads(capsys.readouterr().out)
+    if result_first:
+        assert shown == {"a": "result"}
+    else:
+        assert shown["error"]["code"] == ("farm-trouble" if code == 2 else "cancelled")
