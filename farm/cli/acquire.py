@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from typing import Any
 
 import click
@@ -11,6 +10,7 @@ import click
 from farm.cli.client import Client, connect
 from farm.cli.errors import CliError
 from farm.cli.output import note, print_json
+from farm.cli.signals import stopped_by_signals
 from farm.cli.spans import span
 from farm.domain.outcomes import ExitCode
 
@@ -31,13 +31,13 @@ def command(
     """Lease a device that SELECTOR picks, waiting for one if need be; `farm lease release` gives it back."""
     client = connect()
     asked = {"selector": selector, "device": device, "for_s": for_s, "wait_s": wait_s, "purpose": purpose}
-    found = client.post("/api/reservations", {key: value for key, value in asked.items() if value is not None})
-    try:
-        found = _settled(client, found, None if wait_s is None else time.monotonic() + wait_s)
-    except BaseException:
-        with suppress(CliError):  # what nobody waits for any more must not be granted later
-            client.send("DELETE", f"/api/reservations/{found['id']}")
-        raise
+    with stopped_by_signals():
+        found = client.post("/api/reservations", {key: value for key, value in asked.items() if value is not None})
+        try:
+            found = _settled(client, found, None if wait_s is None else time.monotonic() + wait_s)
+        except BaseException:
+            _withdraw(client, found["id"])
+            raise
     if found["state"] != "active":
         raise CliError(f"no device within the wait: {found['end_reason']}", "farm lease list", ExitCode.WAIT_EXPIRED)
     lease = found["lease"]
@@ -49,9 +49,19 @@ def command(
     return 0
 
 
+def _withdraw(client: Client, ident: int) -> None:
+    """What nobody waits for any more must not be granted later."""
+    try:
+        client.send("DELETE", f"/api/reservations/{ident}")
+    except CliError as error:
+        note(f"reservation {ident} could not be withdrawn: {error.message}; later: `farm lease withdraw {ident}`")
+    else:
+        note(f"reservation {ident} is withdrawn")
+
+
 def _settled(client: Client, found: dict[str, Any], until: float | None) -> dict[str, Any]:
     """The reservation once it waits no more, or the time is over."""
-    said = None
+    said: object = ...  # nothing yet: its number is told even where no reason is known
     while found["state"] == "queued":
         left = _ASK_S if until is None else until - time.monotonic()
         if left <= 0:
@@ -59,6 +69,6 @@ def _settled(client: Client, found: dict[str, Any], until: float | None) -> dict
             return {**found, "state": "ended", "end_reason": found["wait_reason"] or "none was free"}
         if found["wait_reason"] != said:
             said = found["wait_reason"]
-            note(f"waits: {said}")
+            note(f"reservation {found['id']} waits: {said or 'for the planner'}")
         found = client.get(f"/api/reservations/{found['id']}", {"wait_s": round(max(0.05, min(left, _ASK_S)), 3)})
     return found

@@ -10,10 +10,9 @@ import contextlib
 import dataclasses
 import os
 import shutil
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +27,7 @@ from farm.cli.demo_parts import DEVICES, ROOT, Parts
 from farm.cli.errors import CliError
 from farm.cli.output import note, print_json
 from farm.cli.run import follow, submit
+from farm.cli.signals import heed_no_signal, stopped_by_signals
 from farm.cli.summary import believable, exit_code, exit_words, summary
 from farm.settings import DEFAULT_PORT, Settings, load, port_is_free
 
@@ -39,8 +39,6 @@ RUN_S = 1800.0
 BUILD_TOLD_S = 5.0
 #: The measurement whose median the summary names: tokens per second while decoding.
 DECODE_RATE = "decode_rate"
-#: What ends a demo: Ctrl-C, `kill`, a closed terminal.
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FAULT_VARIABLE = "FARM_ENGINE_FAULT"
 
 
@@ -61,7 +59,7 @@ def command(once: bool, as_json: bool, faults: tuple[str, ...], fault_device: st
     _check_tools()
     _check_alone(settings)
     demo = Demo(settings, Parts(settings))
-    with _stopped_by_signals(), contextlib.ExitStack() as stack:
+    with stopped_by_signals(), contextlib.ExitStack() as stack:
         if not (once and keep):
             stack.callback(demo.stop)
         client, bundle = demo.start()
@@ -141,7 +139,7 @@ class Demo:
         of its own.
         """
         with contextlib.suppress(ValueError):  # only the main thread may
-            _heed_no_signal()
+            heed_no_signal()
         self.parts.resume()
         for stop in (self._stop_server, self.parts.stop_adb, self.parts.stop_devices):
             try:
@@ -260,32 +258,6 @@ def _check_tools() -> None:
         raise CliError(
             f"virtual devices need {', '.join(packages)}", f"apt-get install {' '.join(packages)}, or `make setup`"
         )
-
-
-def _heed_no_signal() -> None:
-    """Let no further signal interrupt. A handler and not SIG_IGN, which processes started from here would inherit."""
-    for number in _ENDING:
-        signal.signal(number, lambda _number, _frame: None)
-
-
-@contextlib.contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """SIGTERM and a closed terminal end the demo like Ctrl-C: everything that it started is stopped.
-
-    The first signal alone counts. `timeout` and `make` both pass theirs on, so that a second one comes in the middle
-    of the clean-up.
-    """
-
-    def interrupt(_number: int, _frame: object) -> None:
-        _heed_no_signal()
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in _ENDING}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _stay(client: Client) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from farm.cli.demo import Demo, _stopped_by_signals
+from farm.cli.demo import Demo
 from farm.cli.demo_parts import Parts
 from farm.cli.errors import CliError
+from farm.cli.signals import stopped_by_signals
 from farm.settings import load
 
 
@@ -65,7 +66,7 @@ def test_a_signal_that_comes_twice_does_not_break_the_clean_up(tmp_path: Path, n
     demo = Demo(load({}, state=tmp_path), parts)  # type: ignore[arg-type]
 
     def interrupted() -> None:
-        with _stopped_by_signals(), contextlib.ExitStack() as stack:
+        with stopped_by_signals(), contextlib.ExitStack() as stack:
             stack.callback(demo.stop)
             try:
                 signal.raise_signal(number)
@@ -81,6 +82,6 @@ def test_a_signal_that_comes_twice_does_not_break_the_clean_up(tmp_path: Path, n
 
 def test_a_signal_during_the_clean_up_of_a_demo_that_went_well_does_not_break_it(tmp_path: Path) -> None:
     parts = ImpatientlyStopped()
-    with _stopped_by_signals():
+    with stopped_by_signals():
         Demo(load({}, state=tmp_path), parts).stop()  # type: ignore[arg-type]
     assert parts.stopped == ALL

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,6 +66,32 @@ def test_a_wait_that_is_over_has_its_exit_code_and_leaves_no_wish(served: Served
     assert done.code == ExitCode.WAIT_EXPIRED, done
     assert "no device within the wait" in done.err
     assert run(served, "lease", "list", "--json").json()["waiting"] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_who_is_stopped_while_waiting_leaves_no_wish(served: Served, number: signal.Signals) -> None:
+    acquired(served)
+    command = [sys.executable, "-m", "farm.cli.main", "acquire", "soc=x", "--for", "10m"]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("FARM_")}
+    env = clean | {"FARM_STATE": str(served.settings.state), "FARM_LOCKS": os.environ["FARM_LOCKS"]}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=env) as waiting:
+        try:
+            assert waiting.stderr is not None
+            told = waiting.stderr.readline()
+            waiting.send_signal(number)
+            _, rest = waiting.communicate(timeout=60)
+        finally:
+            waiting.kill()
+    assert "reservation 2 waits" in told
+    assert (waiting.returncode, "reservation 2 is withdrawn" in rest) == (ExitCode.CANCELLED, True)
+    assert run(served, "lease", "list", "--json").json()["waiting"] == []
+
+
+def test_a_wish_is_withdrawn_by_its_number(served: Served) -> None:
+    acquired(served)
+    ident = str(served.ask("POST", "/api/reservations", json={"selector": "soc=x", "for_s": 600}).json()["id"])
+    assert "is withdrawn" in run(served, "lease", "withdraw", ident).err
+    assert "was over" in run(served, "lease", "withdraw", ident).err
 
 
 def test_what_matches_nothing_is_refused_with_the_nearest(served: Served) -> None:
