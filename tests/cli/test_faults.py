@@ -68,7 +68,7 @@ def test_the_engine_has_the_same_faults_and_stages(engine_bin: Path) -> None:
 def test_a_demo_that_cannot_do_what_is_asked_starts_nothing(tmp_path: Path, arguments: list[str], words: str) -> None:
     state = tmp_path / "state"
     done = farm("demo", "--once", "--json", *arguments, state=state)
-    assert (done.code, done.out) == (3, "")
+    assert (done.code, done.json()["error"]["code"]) == (3, "refused")
     assert words in done.err
     assert len(done.err.splitlines()) == 2
     assert not state.exists()
