@@ -53,10 +53,15 @@ def print_why(told: dict[str, Any]) -> None:
     if told["candidates"]:
         table(
             ("DEVICE", "IS", "WHY", "FREE IN", ""),
-            ([c["name"], c["state"], c["why"], _until(c, now), _avoided(c)] for c in told["candidates"]),
+            ([c["name"], c["state"], _why(c), _until(c, now), _avoided(c)] for c in told["candidates"]),
         )
     if told["more_candidates"]:
         note(f"and {told['more_candidates']} more")
+
+
+def _why(candidate: dict[str, Any]) -> str:
+    named = candidate["held_by"] if candidate["why"] == candidate["holder"] else None
+    return str(named or candidate["why"])
 
 
 def _until(candidate: dict[str, Any], now: str) -> object:

@@ -28,7 +28,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             row.labels, row.seen_at = {"abi": "x86_64"}, now + timedelta(hours=1)  # no agent keeps it fresh here
             session.delete(session.get_one(tables.Attempt, 2))
             session.get_one(tables.Job, 2).state = "queued"
-            leases.grant(session, 1, "attempt:1", 1, now, now + timedelta(hours=1))
+            leases.grant(session, 1, "attempt:1", 1, now, now + timedelta(hours=1), team="red", user="ann")
         yield served
 
 
@@ -39,11 +39,12 @@ def run(served: Served, *arguments: str) -> Done:
 def test_why_says_place_holder_and_expected_start(busy: Served) -> None:
     shown = run(busy, "why", "2")
     assert shown.code == 0
-    assert "position 1 of 1: d1 is running (attempt:1)" in shown.out
+    assert "position 1 of 1: d1 is running (run 1 of ann, team red)" in shown.out
     assert "expected to start in" in shown.out
     assert "not known yet" in shown.out  # how good estimates are
     told = run(busy, "why", "2", "--json").json()
     assert told["candidates"][0]["holder"] == "attempt:1"
+    assert told["candidates"][0]["held_by"] == "run 1 of ann, team red"
     assert told["candidates"][0]["until"] is not None
     assert told["estimated_start"] is not None
 

@@ -28,6 +28,7 @@ class Candidate:
     holder: str | None
     until: datetime | None
     avoided: bool  # this very job failed on it
+    held_by: str | None = None  # its holder as people know it: user, team, run
 
     def words(self) -> str:
         """`d1 is running (attempt:1)`."""

@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from farm.domain.devices import Availability, Connection, DeviceFacts, availability, is_silent, remedy
+from farm.domain.leases import held_by
 from farm.domain.outcomes import State
 from farm.store import tables
 from farm.store.alerts import AlertRow, open_alerts
@@ -50,6 +51,7 @@ class Tile:
     why: str
     work: Work | None
     temperatures: tuple[Point, ...]
+    held_by: str | None  # user, team and run of its lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,10 @@ def _tile(
     facts = fact(row, lease)
     word, why = availability(facts, now)
     model = model_of(facts.labels, row.type, row.name)
-    return Tile(facts, model, kind_of(facts.labels, row.has_battery), row.address, word, why, work, thin(heat, 60))
+    run_id = None if work is None else work.run_id
+    who = None if lease is None else held_by(lease.holder, lease.user, lease.team, run_id)
+    kind = kind_of(facts.labels, row.has_battery)
+    return Tile(facts, model, kind, row.address, word, why, work, thin(heat, 60), who)
 
 
 def _work(session: Session, device_ids: Sequence[int]) -> tuple[dict[int, tables.Lease], dict[int, Work]]:
