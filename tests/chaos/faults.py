@@ -259,6 +259,7 @@ FAULTS = (
     Fault("clock-jump", "the wall clock jumps by up to a day", _jump, _jump_back, (4.0, 9.0), lab="hard"),
     Fault(
         "host-disk-full", "no byte is left on the host", _fill_host, _free_host, (6.0, 12.0),
+        ends=frozenset({Outcome.PASSED, Outcome.INFRA_ERROR}),  # a run that may go nowhere else has two tries
         spoils=frozenset({Cause.HOST_DISK, Cause.RUNNER_DIED, Cause.FENCED}), lab="hard",
     ),
     Fault("journal-corrupt", "a crash of the host spoils the journal's end", _corrupt_journals, partial(_start, "h1")),

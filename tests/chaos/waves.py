@@ -16,7 +16,7 @@ from random import Random
 
 from sqlalchemy import select
 
-from farm.domain.causes import cause_of, ruling
+from farm.domain.causes import Cause, cause_of, ruling
 from farm.domain.outcomes import Outcome, Phase
 from farm.store import tables
 from tests.chaos.farm import ChaosLab
@@ -146,7 +146,7 @@ def _judge(lab: ChaosLab, fault: Fault, case: Case, seed: str) -> Row:
 
 
 def _kept(lab: ChaosLab, attempt: tables.Attempt) -> list[str]:
-    """What must be kept of an attempt that ran, and is not."""
+    """What must be kept of an attempt that ran, and is not. What a lost host has not sent yet stays there."""
     with lab.db.read() as session:
         names = set(session.scalars(select(tables.Artifact.name).where(tables.Artifact.attempt_id == attempt.id)))
         query = select(tables.Incident).where(
@@ -155,7 +155,7 @@ def _kept(lab: ChaosLab, attempt: tables.Attempt) -> list[str]:
         bugs = [f"{bug.summary} {bug.evidence}" for bug in session.scalars(query)]
         tests = list(session.scalars(select(tables.Test).where(tables.Test.attempt_id == attempt.id)))
     steps = {f"step-{t.test_id[-2]}.txt" for t in tests if t.outcome == "passed"}
-    wanted = {"journal.jsonl", "logcat.zst", *steps} if steps else set()
+    wanted = {"journal.jsonl", "logcat.zst", *steps} if steps and attempt.cause != Cause.HOST_LOST.value else set()
     missing = [f"attempt {attempt.id} has not kept {sorted(wanted - names)}"] if wanted - names else []
     return [*missing, *(f"attempt {attempt.id}: {bug}" for bug in bugs)]
 
