@@ -219,9 +219,7 @@ def pip_install(step: str, *arguments: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Set up everything that a fresh clone needs.")
-    parser.add_argument(
-        "--with-tests", action="store_true", help="also what the tests need (chromium, PostgreSQL)"
-    )
+    parser.add_argument("--with-tests", action="store_true", help="also what the tests need (chromium, PostgreSQL)")
     parser.add_argument("--no-system", action="store_true", help="install no system packages, only name them")
     options = parser.parse_args()
     if sys.version_info < PYTHON_AT_LEAST:
