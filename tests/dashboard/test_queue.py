@@ -226,6 +226,8 @@ def test_hostile_names_stay_text_everywhere(own_site: Site) -> None:
 
 def test_a_run_that_is_shared_out_wants_tests_that_are_known_and_is_told_so(site: Site) -> None:
     page = _form(site)
+    page.get_by_label("On which devices").fill("abi in (x86_64)")
+    expect(page.locator("#preview")).to_contain_text("match")
     page.get_by_label("share the tests out over").check()
     page.get_by_label("How many parts").fill("3")
     page.get_by_label("confirm failures").check()
