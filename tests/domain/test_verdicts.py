@@ -176,6 +176,7 @@ def test_noise_crosses_the_boundary_as_often_as_its_p_says() -> None:
     heights = (walks / np.array([boundary(k) for k in range(1, LOOKS + 1)])).max(axis=1)
     for p in (0.1, 0.05, 0.01):
         assert np.mean(heights >= height_for(p)) == pytest.approx(p, rel=0.15)
+        assert np.mean([p_value(list(walk)) <= p for walk in walks[:8000]]) == pytest.approx(p, rel=0.25)
     assert p_value([0.0]) > 0.5
     assert p_value([]) == 1.0
 
