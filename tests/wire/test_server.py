@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from farm.adb.wire.packets import AuthKind, Command, Packet
-from farm.adb.wire.server import Limits, ServiceRegistry, Stream, StreamClosed
+from farm.adb.wire.server import UNACKNOWLEDGED_MAX, Limits, ServiceRegistry, Stream, StreamClosed
 from tests.wire.peer import Peer, serve
 
 
@@ -94,9 +94,34 @@ def test_a_peer_that_does_not_wait_for_the_acknowledgement_loses_the_stream() ->
         async with serve(registry(deaf=deaf)) as peer:
             await peer.connect()
             remote = await peer.open("deaf:")
-            peer.send(Command.WRTE, 1, remote, b"first")
-            peer.send(Command.WRTE, 1, remote, b"second")
+            for _ in range(UNACKNOWLEDGED_MAX + 1):
+                peer.send(Command.WRTE, 1, remote, b"more")
             await peer.expect(Command.CLSE)
+
+    run(work())
+
+
+def test_what_the_stock_adb_sends_unacknowledged_at_its_end_is_kept_in_order() -> None:
+    taken: list[bytes] = []
+
+    async def slow(stream: Stream, service: str) -> None:
+        stream.accept()
+        await stream.wait_closed()
+        while payload := await stream.read():
+            taken.append(bytes(payload))
+
+    async def work() -> None:
+        async with serve(registry(slow=slow)) as peer:
+            await peer.connect()
+            remote = await peer.open("slow:")
+            sent = [bytes([number]) * 1000 * number for number in range(1, 10)]
+            for payload in sent:
+                peer.send(Command.WRTE, 1, remote, payload)
+            peer.send(Command.CLSE, 1, remote)
+            await peer.expect(Command.CLSE)
+            while len(taken) < len(sent):
+                await asyncio.sleep(0.01)
+            assert taken == sent
 
     run(work())
 

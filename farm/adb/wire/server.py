@@ -2,9 +2,10 @@
 
 The peer opens a stream with a service string (`shell,v2,raw:ls`, `sync:`, `tcp:8080`); the word before the first `:`
 or `,` names the service in the registry. Either side may have one WRTE under way per stream and waits for its OKAY:
-that is the protocol's back-pressure, and it bounds what a stream can hold to two payloads. When the connection goes,
-every stream ends: reads give b"", writes raise `StreamClosed`, and handlers that do not return by themselves are
-cancelled.
+that is the protocol's back-pressure. The stock adb breaks it once: when its client has closed its end (`exec-in` at
+the end of its input), what is left is sent at once, OKAY or not. So a stream keeps a few payloads, in order. When the
+connection goes, every stream ends: reads give b"", writes raise `StreamClosed`, and handlers that do not return by
+themselves are cancelled.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -32,6 +34,9 @@ from farm.adb.wire.packets import (
 log = logging.getLogger(__name__)
 
 Payload = bytes | bytearray | memoryview
+
+UNACKNOWLEDGED_MAX = 64
+"""Payloads of one stream that nobody has read yet; the stock adb sends at most what its socket held, a few."""
 
 
 class StreamClosed(Exception):
@@ -90,7 +95,7 @@ class Stream:
         self.local_id = local_id
         self.remote_id = remote_id
         self._connection = connection
-        self._incoming: bytearray | memoryview | bytes | None = None
+        self._incoming: deque[Payload] = deque()
         self._readable = asyncio.Event()
         self._sendable = asyncio.Event()
         self._sendable.set()
@@ -116,12 +121,12 @@ class Stream:
     async def read(self) -> Payload:
         """The next payload, b"" when the stream has ended."""
         self.accept()
-        while self._incoming is None:
+        while not self._incoming:
             if self.closed:
                 return b""
             self._readable.clear()
             await self._readable.wait()
-        payload, self._incoming = self._incoming, None
+        payload = self._incoming.popleft()
         self._connection.consumed(len(payload))
         if not self.closed:
             self._connection.send(Command.OKAY, self.local_id, self.remote_id)
@@ -142,10 +147,10 @@ class Stream:
                 await self._connection.drain()
 
     def on_write(self, payload: Payload) -> bool:
-        """Takes a received WRTE; False when the peer did not wait for our OKAY."""
-        if self._incoming is not None or not self.accepted:
+        """Takes a received WRTE; False when the peer keeps sending without waiting for our OKAYs."""
+        if len(self._incoming) >= UNACKNOWLEDGED_MAX or not self.accepted:
             return False
-        self._incoming = payload
+        self._incoming.append(payload)
         self._readable.set()
         return True
 
@@ -160,9 +165,10 @@ class Stream:
         self._sendable.set()
 
     def discard(self) -> int:
-        """Forgets a received payload that nobody read; its size."""
-        payload, self._incoming = self._incoming, None
-        return 0 if payload is None else len(payload)
+        """Forgets received payloads that nobody read; their size together."""
+        size = sum(map(len, self._incoming))
+        self._incoming.clear()
+        return size
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -374,5 +380,5 @@ class Connection(asyncio.BufferedProtocol):
             if self._pending_bytes > self._limits.pending_bytes and self._transport is not None:
                 self._transport.pause_reading()
         else:
-            log.warning("stream %d closed: data before the last was acknowledged", stream.local_id)
+            log.warning("stream %d closed: its peer sends without waiting for an answer", stream.local_id)
             self._end(stream)
