@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -98,10 +99,19 @@ def test_an_interrupted_demo_leaves_nothing_running(state: Path) -> None:
     nothing_is_left(state)
 
 
+#: The speed of a shared host's cores drifts by tens of percent within seconds; neighbours in time share most of it.
+PAIRS = 5
+
+
 @pytest.mark.slow
 def test_a_slowed_stage_halves_the_rate_of_its_device_alone(state: Path) -> None:
-    before = attempts_of(demo(state).json())
-    slowed = attempts_of(demo(state, "--fault", "slow-stage=decode:2.0").json())
-    ratios = {serial: slowed[serial]["decode_rate"] / before[serial]["decode_rate"] for serial in before}
-    assert ratios.pop("virtual-pixel-8-pro") == pytest.approx(0.5, rel=0.1)
-    assert all(ratio == pytest.approx(1.0, rel=0.1) for ratio in ratios.values()), ratios
+    ratios: dict[str, list[float]] = {}
+    for pair in range(PAIRS):
+        plain, slowed = [], ["--fault", "slow-stage=decode:2.0"]
+        order = (plain, slowed) if pair % 2 == 0 else (slowed, plain)
+        rates = {bool(flags): attempts_of(demo(state, *flags).json()) for flags in order}
+        for serial, before in rates[False].items():
+            ratios.setdefault(serial, []).append(rates[True][serial]["decode_rate"] / before["decode_rate"])
+    medians = {serial: statistics.median(values) for serial, values in ratios.items()}
+    assert medians.pop("virtual-pixel-8-pro") == pytest.approx(0.5, rel=0.1), ratios
+    assert all(ratio == pytest.approx(1.0, rel=0.1) for ratio in medians.values()), ratios
