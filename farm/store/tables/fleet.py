@@ -22,6 +22,7 @@ class Host(Base):
     incarnation: Mapped[str | None] = mapped_column(String(64))  # the agent process that speaks for it now
     lost_at: Mapped[datetime | None]  # nobody hears it since; None: heard of
     channel_hash: Mapped[str | None] = mapped_column(String(64))  # of the secret that its agent shows on its channel
+    unready: Mapped[str | None] = mapped_column(Text)  # why it must not be given work, as its agent said last
 
 
 class Device(Base):

@@ -78,6 +78,7 @@ class Attempt(Base):
     reason: Mapped[str | None] = mapped_column(Text)
     late_outcome: Mapped[str | None] = mapped_column(String(20))  # a truth that came after the first cause
     late_reason: Mapped[str | None] = mapped_column(Text)
+    late_at: Mapped[datetime | None]  # its host, lost before, has sent what it kept of it
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
