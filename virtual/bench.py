@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from virtual import faults
-
-if TYPE_CHECKING:
-    from virtual.hardware import Hardware
+from virtual.hardware import Hardware
 
 
 class Bench:

@@ -93,7 +93,7 @@ def _start_locked(
 def _launch(folder: Path, config: str) -> Running:
     with (folder / "hardware.log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "virtual.hardware", config],
+            [sys.executable, "-m", "virtual.device", config],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -134,12 +134,12 @@ def running(dir: Path) -> list[Running]:
     for path in sorted(Path(dir).glob("*/device.json")):
         with contextlib.suppress(OSError, ValueError, KeyError):
             facts = json.loads(path.read_text())
-            if _is_hardware(int(facts["pid"]), path.parent):
+            if _is_device(int(facts["pid"]), path.parent):
                 found.append(_describe(path.parent.resolve(), facts))
     return found
 
 
-def _is_hardware(pid: int, folder: Path) -> bool:
+def _is_device(pid: int, folder: Path) -> bool:
     """Whether this pid still is the device of that folder, and not somebody who got its number later."""
     for child in _children:
         child.poll()
@@ -148,7 +148,7 @@ def _is_hardware(pid: int, folder: Path) -> bool:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
-    return b"virtual.hardware" in command and str(folder.resolve()).encode() in command and state != "Z"
+    return b"virtual." in command and str(folder.resolve()).encode() in command and state != "Z"
 
 
 def stop(dir: Path, serial: str) -> bool:
@@ -157,7 +157,7 @@ def stop(dir: Path, serial: str) -> bool:
         if one.serial == serial:
             os.kill(one.pid, signal.SIGTERM)
             deadline = time.monotonic() + STOP_S
-            while _is_hardware(one.pid, one.dir):
+            while _is_device(one.pid, one.dir):
                 if time.monotonic() > deadline:
                     os.kill(one.pid, signal.SIGKILL)
                     break

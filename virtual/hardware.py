@@ -1,14 +1,12 @@
-"""One device's hardware: the process outside the sandbox that owns port, heat, limiter and power.
+"""One device's hardware: what stands outside the sandbox and owns port, heat, limiter and power.
 
-It starts the sandbox, hands accepted connections in to adbd, moves the thermal model by the workload's CPU time,
-shows the result in /sys and to Android's services, and does what the control socket asks. It reports on standard
-output, once, {"ready": …} or {"error": …}.
+It starts the sandbox, hands accepted connections in to adbd, moves the thermal model by the workload's CPU time, and
+shows the result in /sys and to Android's services. Hands on it are `virtual.bench`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
@@ -23,10 +21,8 @@ from typing import Any
 
 from virtual import faults, limiter, profiles, sandbox
 from virtual.battery import STATUS_NAMES, BatteryModel
-from virtual.bench import Bench
 from virtual.channel import Channel, Message
 from virtual.port import Port
-from virtual.sockets import short_path
 from virtual.sysfs import Sysfs
 from virtual.thermal import ThermalModel
 
@@ -81,7 +77,6 @@ class Hardware:
         self._throttled_s: float | None = None
         self._last_tick = time.monotonic()
         self._stop = asyncio.Event()
-        self.bench = Bench(self)
 
     # --- life
 
@@ -93,8 +88,6 @@ class Hardware:
         self._write_description()
         self.tick()
         await self._start_sandbox()
-        with short_path(self.folder / "control.sock") as address:
-            control = await asyncio.start_unix_server(self._control, address, limit=1 << 16)
         parts = [self._read_board(), self._read_system(), self._accept(), self._ticks(), self._sandbox_end()]
         tasks = [asyncio.create_task(part) for part in parts]
         announce = asyncio.create_task(self._announce())
@@ -103,7 +96,6 @@ class Hardware:
         for task in done - {stop}:
             if task.exception() is not None:
                 log.error("part of the device failed", exc_info=task.exception())
-        control.close()
         self.port.close()
         await self._power_off()
         for task in [*tasks, announce, stop]:
@@ -114,7 +106,7 @@ class Hardware:
         try:
             await asyncio.wait_for(self.ready.wait(), READY_S)
         except TimeoutError:
-            _report({"error": f"{self.config.serial} did not boot in {READY_S:g} s; see {self.folder}/hardware.log"})
+            report({"error": f"{self.config.serial} did not boot in {READY_S:g} s; see {self.folder}/hardware.log"})
             self._stop.set()
             return
         running = {
@@ -129,7 +121,7 @@ class Hardware:
         temporary = self.folder / "device.json.new"
         temporary.write_text(json.dumps(running))
         temporary.rename(self.folder / "device.json")
-        _report({"ready": running})
+        report({"ready": running})
 
     def _write_description(self) -> None:
         (self.folder / "hardware").mkdir(exist_ok=True)
@@ -180,7 +172,7 @@ class Hardware:
                 log.info("system is off (code %s)", message.get("code"))
                 self._failed_boots = 0 if self.ready.is_set() else self._failed_boots + 1
                 if self._failed_boots >= FAILED_BOOTS_MAX:
-                    _report({"error": f"{self.config.serial} does not boot; see {self.folder}/hardware.log"})
+                    report({"error": f"{self.config.serial} does not boot; see {self.folder}/hardware.log"})
                     return
                 self.ready.clear()
                 self.port.close()
@@ -304,21 +296,9 @@ class Hardware:
             "current_now": round(self.battery.current_ma),
         }
 
-    # --- control socket
 
-    async def _control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, ValueError, asyncio.TimeoutError):
-            while line := await asyncio.wait_for(reader.readline(), 60):
-                try:
-                    request = json.loads(line)
-                except ValueError:
-                    request = None
-                writer.write(json.dumps(await faults.dispatch(self.bench, request)).encode() + b"\n")
-                await writer.drain()
-        writer.close()
-
-
-def _report(message: dict[str, Any]) -> None:
+def report(message: dict[str, Any]) -> None:
+    """Tell whoever started this process how the start went; once."""
     print(json.dumps(message), flush=True)
     # The one who started us waits for this line alone; nobody reads what comes later.
     null = os.open(os.devnull, os.O_WRONLY)
@@ -326,27 +306,6 @@ def _report(message: dict[str, Any]) -> None:
     os.close(null)
 
 
-def main() -> None:
-    """Argument: a `Config` as JSON."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    config = Config(**json.loads(sys.argv[1]))
-
-    async def start() -> None:
-        try:
-            sandbox.require_tools()
-            hardware = Hardware(config)
-        except (OSError, profiles.ProfileError, sandbox.SandboxError) as error:
-            _report({"error": str(error)})
-            return
-        await hardware.run()
-
-    asyncio.run(start())
-
-
 def config_json(config: Config) -> str:
-    """The argument for `main`."""
+    """The argument of `virtual.device`."""
     return json.dumps(asdict(config))
-
-
-if __name__ == "__main__":
-    main()
