@@ -140,7 +140,7 @@ def connect(settings: Settings | None = None) -> Client:
 
     Raises CliError when none is there.
     """
-    settings = settings or _here()
+    settings = settings or here()
     url = os.environ.get("FARM_URL", "").rstrip("/")
     token = os.environ.get("FARM_TOKEN", "").strip()
     if url and token:
@@ -185,7 +185,7 @@ def _current() -> Client | None:
     return Client(kept.current, kept.tokens[kept.current]) if kept.current is not None else None
 
 
-def _here() -> Settings:
+def here() -> Settings:
     """The state folder's settings; the demo's, when only that one runs and no folder was named."""
     settings = load()
     if not os.environ.get("FARM_STATE") and read_server(settings) is None:

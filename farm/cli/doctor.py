@@ -173,7 +173,8 @@ def writable(state: Path) -> Finding:
 
 
 def port(settings: Settings) -> Finding:
-    from farm.cli.processes import running_server
+    from farm.cli.demo_parts import ROOT
+    from farm.cli.processes import farm_at, running_server
 
     name = f"port {settings.port}"
     server = running_server(settings)
@@ -181,7 +182,14 @@ def port(settings: Settings) -> Finding:
         return Finding(name, True, f"the farm runs already: {server['url']}")
     if settings.port == 0 or port_is_free(settings.port, settings.host):
         return Finding(name, True, "free")
-    return Finding(name, False, "taken by another program", "farm up --port 0  (any free one)")
+    found = farm_at(settings.port)
+    if found is None:
+        return Finding(name, False, "taken by another program", "farm up --port 0  (any free one)")
+    state, end = found[0], f"farm down --all --state {found[0]}"
+    if state.is_relative_to(ROOT):
+        whose = "demo" if state.name == "demo" else f"farm in {state.relative_to(ROOT)}"
+        return Finding(name, True, f"the {whose} of this checkout is up there: {found[1]['url']}; `{end}` ends it")
+    return Finding(name, False, f"taken by the farm of {state}", f"{end}, or beside it: farm up --port 0")
 
 
 def limiter() -> Finding:

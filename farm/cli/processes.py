@@ -11,11 +11,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from farm.cli.client import read_server
 from farm.cli.errors import CliError
 from farm.cli.output import note
-from farm.settings import Settings
+from farm.settings import Settings, load
 
 START_S = 60.0
 STOP_S = 30.0
@@ -38,6 +39,24 @@ def running_server(settings: Settings) -> dict[str, object] | None:
     if server is None or not isinstance(server.get("pid"), int):
         return None
     return server if start_time(server["pid"]) == server.get("start_time") else None
+
+
+def farm_at(port: int) -> tuple[Path, dict[str, object]] | None:
+    """The farm of this machine that serves at `port`: its state folder, and what `running_server` tells of it.
+
+    None: none does, or it is another user's.
+    """
+    for process in Path("/proc").iterdir():
+        try:
+            words = (process / "cmdline").read_bytes().decode("utf-8", "surrogateescape").split("\0")
+        except OSError:  # no process, or gone meanwhile
+            continue
+        if "farm.server" in words and "--state" in words[:-1]:
+            state = Path(words[words.index("--state") + 1])
+            server = running_server(load(state=state))
+            if server is not None and urlsplit(str(server["url"])).port == port:
+                return state, server
+    return None
 
 
 def server_command(settings: Settings) -> list[str]:

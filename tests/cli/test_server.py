@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from farm import server
-from farm.cli import processes
+from farm.cli import doctor, processes
 from farm.settings import load, port_is_free
 from tests.cli.conftest import Done, farm
 from tests.served import serve
@@ -133,6 +133,40 @@ def test_the_demos_farm_is_found_without_naming_its_folder(tmp_path: Path) -> No
         done = farm("devices", "--json", state=tmp_path, cwd=tmp_path, FARM_STATE="")
     assert done.code == 0, done.err
     assert done.json()["devices"] == []
+
+
+@pytest.fixture
+def demo_state(tmp_path: Path) -> Iterator[Path]:
+    """Where a demo of a checkout in `tmp_path` keeps its farm; what is up there at the end is stopped."""
+    yield tmp_path / ".farm" / "demo"
+    farm("down", "--all", state=tmp_path / ".farm" / "demo")
+
+
+def test_doctor_names_the_farm_that_has_the_port_and_what_ends_it(
+    demo_state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo_state.mkdir(parents=True)
+    (tmp_path / "devices.yaml").write_text("virtual: false\n")
+    up = farm("up", "--detach", "--port", "0", "--inventory", str(tmp_path / "devices.yaml"), state=demo_state)
+    assert up.code == 0, up.err
+    port = int(str(server_of(demo_state)["url"]).rpartition(":")[2])
+    mine = load({}, state=tmp_path / ".farm", port=port)
+    found = doctor.port(mine)
+    assert not found.ok
+    assert (found.words, found.remedy.startswith(f"farm down --all --state {demo_state}")) == (
+        f"taken by the farm of {demo_state}", True,
+    )  # fmt: skip
+    monkeypatch.setattr("farm.cli.demo_parts.ROOT", tmp_path)
+    found = doctor.port(mine)
+    assert found.ok
+    assert found.words.startswith("the demo of this checkout is up there: http://")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        stranger = doctor.port(load({}, state=tmp_path / ".farm", port=other.getsockname()[1]))
+    assert (stranger.ok, stranger.words) == (False, "taken by another program")
+    down = farm("down", state=tmp_path, cwd=tmp_path, FARM_STATE="")
+    assert f"The farm of {demo_state} has stopped" in down.err
 
 
 def test_a_demo_never_takes_over_a_farm_that_is_up(tmp_path: Path) -> None:
