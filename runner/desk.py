@@ -24,6 +24,7 @@ from farm.adb.device import Device
 from farm.adb.errors import AdbError
 from farm.adb.push_cache import BUNDLES_DIR, FileSpec, deploy
 from farm.domain.bundles import device_paths, read_bundle
+from farm.domain.executables import HEAD, misfits
 from farm.domain.manifests import ManifestError, normal_mode
 from farm.domain.names import safe
 from farm.settings import SettingsError, locks_dir
@@ -131,6 +132,7 @@ class Desk:
             known = ", ".join(manifest["files"])
             raise SpecError(f"{folder.name} has files for {known}, and {taken.spec.name} is {taken.spec.abi}")
         specs = {path: _spec(folder, path) for path in device_paths(manifest, taken.spec.abi)}
+        _check_programs(folder, manifest, taken.spec.abi, specs)
         address = hashlib.sha256("".join(f"{s.remote}\0{s.sha256}\n" for s in specs.values()).encode()).hexdigest()
         target = f"{BUNDLES_DIR}/{address[:16]}"
         tool = manifest["files"][taken.spec.abi].get(DEVTOOL)
@@ -203,6 +205,19 @@ def _spec(folder: Path, path: str) -> FileSpec:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     status = local.stat()
     return FileSpec(path, local, digest, status.st_size, normal_mode(status.st_mode))
+
+
+def _check_programs(folder: Path, manifest: dict[str, Any], abi: str, specs: dict[str, FileSpec]) -> None:
+    """What a farm would refuse is refused at a desk too. Raises SpecError."""
+
+    def head(path: str) -> bytes:
+        with (folder / path).open("rb") as file:
+            return file.read(HEAD)
+
+    content = {path: {"mode": spec.mode} for path, spec in specs.items()}
+    here = {**manifest, "files": {abi: manifest["files"][abi]}, "content": content}
+    if wrong := misfits(here, head):
+        raise SpecError(f"{folder.name}: {'; '.join(wrong)}")
 
 
 def _environment(pairs: list[str]) -> dict[str, str]:

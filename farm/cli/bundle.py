@@ -42,7 +42,7 @@ def list_bundles(as_json: bool) -> int:
 @command.command("check")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def check(folder: Path) -> int:
-    """Check FOLDER without a farm: manifest, files, and that executables are of the ABI that they are declared for."""
+    """Check FOLDER without a farm: manifest, files, and that programs fit their ABI and can be started."""
     from farm.cli.upload import read_bundle_folder
     from farm.domain.manifests import content_bytes, content_hash
 

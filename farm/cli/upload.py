@@ -47,7 +47,7 @@ def read_bundle_folder(folder: Path) -> Packed:
     packed = _pack(folder, declared, sorted(bundle_paths(declared)))
     misfit = misfits(packed.manifest, lambda path: _head(folder / path))
     if misfit:
-        raise CliError("; ".join(misfit), "build it for that ABI, or declare it as what it is", ExitCode.REFUSED)
+        raise CliError("; ".join(misfit), "make the file what bundle.yaml says of it, or the other way", ExitCode.REFUSED)
     return packed
 
 

@@ -6,7 +6,7 @@ ELF header: System V ABI, chapter 4 (e_ident at 0, e_machine at 18); machine num
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 #: So many bytes of a file tell what it is.
@@ -33,7 +33,8 @@ def misfits(manifest: Mapping[str, Any], head_of: Callable[[str], bytes]) -> lis
 
     A program must be built for the ABI that it is declared for. A script fits every ABI and says nothing of the
     engine's build, so it stands only where `scripts` names it. Whatever else there is (data of a backend) may lie
-    beside the programs, but not be the entry. `head_of` gives the first `HEAD` bytes of a file of the bundle.
+    beside the programs, but not be the entry. What is started by its name must be executable, or the device
+    refuses it. `head_of` gives the first `HEAD` bytes of a file of the bundle.
     """
     scripts = manifest.get("scripts") or ()
     return [
@@ -41,7 +42,13 @@ def misfits(manifest: Mapping[str, Any], head_of: Callable[[str], bytes]) -> lis
         for abi, files in manifest["files"].items()
         for name, path in files.items()
         if (words := _misfit(path, head_of(path), abi, name in scripts, name == manifest["entry"]))
-    ]
+    ] + _not_executable(manifest, {manifest["entry"], *scripts})
+
+
+def _not_executable(manifest: Mapping[str, Any], started: Set[str]) -> list[str]:
+    content = manifest["content"]
+    paths = {path for files in manifest["files"].values() for name, path in files.items() if name in started}
+    return [f"{path} is not executable: chmod +x {path}" for path in sorted(paths) if not content[path]["mode"] & 0o111]
 
 
 def _misfit(path: str, head: bytes, abi: str, declared_script: bool, entry: bool) -> str | None:

@@ -136,6 +136,15 @@ def test_an_executable_of_another_abi_is_refused_before_anything_is_sent(farm_se
         assert "declared for x86_64 but built for arm64-v8a" in done.err
 
 
+def test_an_engine_that_may_not_be_started_is_refused_with_what_to_type(farm_server: Served, tmp_path: Path) -> None:
+    folder = bundle_folder(tmp_path / "b", "not-executable")
+    (folder / "bin" / "engine").chmod(0o644)
+    for command in ("check", "build"):
+        done = run(farm_server, "bundle", command, str(folder))
+        assert done.code == 3
+        assert "bin/engine is not executable: chmod +x bin/engine" in done.err
+
+
 def test_a_script_that_is_declared_as_a_program_is_refused(farm_server: Served, tmp_path: Path) -> None:
     folder = bundle_folder(tmp_path / "b", "a-script")
     text = (folder / "bundle.yaml").read_text().replace("x86_64", "arm64-v8a").replace("scripts: [engine]\n", "")

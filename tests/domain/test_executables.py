@@ -28,8 +28,11 @@ def elf(machine: int, *, klass: int = 2, big: bool = False) -> bytes:
     return b"\x7fELF" + bytes((klass, 2 if big else 1, 1)) + b"\0" * 9 + struct.pack(f"{order}HH", 2, machine)
 
 
-def wrong(engine: bytes, helper: bytes = elf(183), scripts: str = "") -> list[str]:
-    manifest = read_bundle(BUNDLE + scripts)
+def wrong(
+    engine: bytes, helper: bytes = elf(183), scripts: str = "", engine_mode: int = 0o755, helper_mode: int = 0o644
+) -> list[str]:
+    content = {"bin/engine": {"mode": engine_mode}, "bin/helper": {"mode": helper_mode}}
+    manifest = {**read_bundle(BUNDLE + scripts), "content": content}
     return misfits(manifest, {"bin/engine": engine, "bin/helper": helper}.__getitem__)
 
 
@@ -61,6 +64,13 @@ def test_a_script_stands_where_the_manifest_says_so_and_nowhere_else() -> None:
     assert "bin/helper" in told
     [told] = wrong(elf(62), scripts="scripts: [engine]")
     assert "built for x86_64" in told, "a program stays a program"
+
+
+def test_what_is_started_must_be_executable_and_the_way_out_is_told() -> None:
+    assert wrong(elf(183), engine_mode=0o644) == ["bin/engine is not executable: chmod +x bin/engine"]
+    told = wrong(SCRIPT, helper=SCRIPT, scripts="scripts: [engine, helper]", engine_mode=0o644)
+    assert told == [f"bin/{name} is not executable: chmod +x bin/{name}" for name in ("engine", "helper")]
+    assert wrong(elf(183), helper_mode=0o644) == [], "a library is loaded, not started"
 
 
 def test_data_may_lie_beside_the_programs() -> None:

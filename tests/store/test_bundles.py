@@ -50,7 +50,8 @@ def bundle_folder(tmp_path: Path) -> Path:
     for path, data in (("bin/x86_64/engine", b"x86"), ("bin/arm64/engine", b"arm"), ("models/tiny.gguf", b"weights")):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(data)
-    (folder / "bin/x86_64/engine").chmod(0o775)
+    for abi in ("x86_64", "arm64"):
+        (folder / "bin" / abi / "engine").chmod(0o775)
     (folder / "bundle.yaml").write_text(BUNDLE)
     return folder
 
