@@ -1,0 +1,1 @@
+"""Incidents as a fleet of many vendors' devices would print them, made from labelled ones."""
