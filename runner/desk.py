@@ -25,6 +25,7 @@ from farm.adb.errors import AdbError
 from farm.adb.push_cache import BUNDLES_DIR, FileSpec, deploy
 from farm.domain.bundles import device_paths, read_bundle
 from farm.domain.executables import HEAD, misfits
+from farm.domain.journal import Kind
 from farm.domain.manifests import ManifestError, normal_mode
 from farm.domain.names import safe
 from farm.settings import SettingsError, locks_dir
@@ -32,16 +33,13 @@ from runner import pool, summary
 from runner.bench import Bench, bundle_on_device
 from runner.fixtures import BENCH
 from runner.gate import Gate
-from runner.heat import Heat
 from runner.journal import FileJournal
 from runner.records import Records
 from runner.reporter import DeskReporter, Reporter, SocketReporter, desk_journal
+from runner.sampler import DEVTOOL, Sampler, tool_path
 from runner.service import Service
 from runner.spec import SpecError
 from runner.turns import Turns
-
-#: The bundle's name for the farm's device-side tool; without it the device's own tools do its work.
-DEVTOOL = "farm-devtool"
 
 
 class AnyDevice(Gate):
@@ -50,6 +48,8 @@ class AnyDevice(Gate):
     def admit(self, kind: str, fields: Any) -> dict[str, Any]:
         if isinstance(device := fields.get("device"), str) and device not in self.devices:
             self.devices = self.devices | {device}
+        if kind == Kind.SAMPLER:  # here it is the plugin's own, in the process of the suite
+            return dict(fields)
         return super().admit(kind, fields)
 
 
@@ -62,9 +62,9 @@ class Desk:
         self._service: Service | None = None
         self._journal: FileJournal | None = None
         self._taken: pool.Taken | None = None
-        self._heat: Heat | None = None
+        self._sampler: Sampler | None = None
         self.ear = self._folder / "runner.sock"
-        self.path = Path()
+        self.path = self.artifacts = Path()
         try:
             self._start()
         except BaseException:
@@ -76,10 +76,12 @@ class Desk:
         worker = getattr(config, "workerinput", None)
         self.bundle = Path(worker["farm_bundle"]) if worker is not None else _bundle_folder(config)
         if worker is not None:
+            self.artifacts = Path(worker["farm_artifacts"]) / str(worker["workerid"])
             self._work_on_device(SocketReporter(str(worker["farm_ear"]), role="worker"), f"worker {worker['workerid']}")
             return
         asked = config.getoption("--journal")
-        self.path = Path(str(asked)).absolute() if asked else desk_journal(Path.cwd())
+        self.path = Path(str(asked)).absolute() if asked else desk_journal(pool.state_dir())
+        self.artifacts = summary.artifacts_of(self.path)
         self._journal = FileJournal(self.path)
         try:
             turns = Turns(locks_dir())
@@ -112,8 +114,10 @@ class Desk:
         )
         self._config.stash[BENCH] = bench
         own = Device(pool.HOST, pool.adb_port(), taken.spec.address, serial=taken.spec.serial)
-        self._heat = Heat(own, taken.spec.serial, reporter.record)
-        self._heat.start()
+        self._sampler = Sampler(own, taken.spec.serial, reporter.record, tool_path(bundle, taken.spec.abi))
+        if isinstance(reporter, DeskReporter):
+            reporter.on_engine = self._sampler.watch
+        self._sampler.start()
         arguments = [Path(argument.split("::")[0]).absolute() for argument in self._config.args]
         pack = next((found for path in arguments if (found := _pack_of(path))), self._config.rootpath)
         self._config.pluginmanager.register(Records(bench, pack, None, ()), "farm_records")
@@ -157,8 +161,8 @@ class Desk:
     def close(self) -> None:
         """Give back what this process holds."""
         bench = self._config.stash.get(BENCH, None)
-        if self._heat is not None:
-            self._heat.stop()
+        if self._sampler is not None:
+            self._sampler.stop()
         if self._service is not None:
             self._service.stop()
         if bench is not None and not isinstance(bench.reporter, DeskReporter):
@@ -169,8 +173,8 @@ class Desk:
         if self._taken is not None:
             self._taken.lock.release()
         kept = self._folder / "artifacts"
-        if kept.is_dir() and self.path.name:
-            shutil.copytree(kept, self.path.with_name(self.path.stem + "-artifacts"), dirs_exist_ok=True)
+        if kept.is_dir():
+            shutil.copytree(kept, self.artifacts, dirs_exist_ok=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

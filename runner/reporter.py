@@ -109,6 +109,7 @@ class DeskReporter:
     def __init__(self, journal: FileJournal, gate: Gate, turns: Turns, say: Callable[[str], None]) -> None:
         self._journal, self._gate, self._turns, self._say = journal, gate, turns, say
         self._lock = threading.Lock()
+        self.on_engine: Callable[[int | None, bool], None] = lambda *_: None
 
     def record(self, kind: str, **fields: Any) -> None:
         with self._lock:
@@ -118,7 +119,8 @@ class DeskReporter:
                 self._journal.record("note", level="warning", text=f"not in the journal: {refusal}"[:2000])
 
     def engine(self, device: str, pid: int | None, alive: bool) -> None:
-        """Nobody watches at a desk: the adapter's own limits stand."""
+        """No supervisor watches at a desk: the adapter's own limits stand, and the sampler looks at its memory."""
+        self.on_engine(pid, alive)
 
     def lost(self, device: str, why: str) -> None:
         with self._lock:
@@ -137,11 +139,14 @@ class DeskReporter:
         self._journal.close()
 
 
-def desk_journal(folder: Path) -> Path:
-    """Where a run at a desk leaves its journal: `journal.jsonl`, or the first free `journal-2.jsonl`, …"""
-    number = 1
+def desk_journal(state: Path) -> Path:
+    """Where a run at a desk leaves its journal: in a new folder of its own, named by the time of its start."""
+    began, number = time.strftime("%Y%m%d-%H%M%S"), 1
     while True:
-        path = folder / ("journal.jsonl" if number == 1 else f"journal-{number}.jsonl")
-        if not path.exists():
-            return path
-        number += 1
+        folder = state / "desk" / (began if number == 1 else f"{began}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:  # another desk began in the same second
+            number += 1
+        else:
+            return folder / "journal.jsonl"

@@ -34,7 +34,7 @@ class Service:
     """Serves the socket at `path`. `active()` tells when somebody last reported, and whether they wait for a turn.
 
     `virtual`: whether the leased devices are; None where only who asks can tell (a desk). `on_wait` is told what a turn
-    is waited for, and None when it has come.
+    is waited for, and None when it has come; `on_engine` of each engine's process that begins or ends.
     """
 
     def __init__(
@@ -49,9 +49,10 @@ class Service:
         name: str = "an attempt",
         virtual: bool | None = None,
         on_wait: Callable[[str | None], None] = lambda _: None,
+        on_engine: Callable[[str, int, bool], None] = lambda *_: None,
     ) -> None:
         self._path, self._journal, self._gate, self._turns = path, journal, gate, turns
-        self._name, self._virtual, self._on_wait = name, virtual, on_wait
+        self._name, self._virtual, self._on_wait, self._on_engine = name, virtual, on_wait, on_engine
         self._starting: Turn | None = None
         self._work_dir = work_dir
         self._on_witness = on_witness
@@ -229,6 +230,7 @@ class Service:
             self.engines[device, pid] = None
         else:
             self.engines.pop((device, pid), None)
+        self._on_engine(device, pid, bool(message.get("alive")))
 
     def _turn(self, peer: _Peer, message: dict[str, Any]) -> None:
         virtual = bool(message.get("virtual")) if self._virtual is None else self._virtual

@@ -33,8 +33,8 @@ from farm.domain.outcomes import Outcome
 from farm.domain.packs import read_pack
 from runner import sandbox
 from runner.gate import Gate
-from runner.heat import Heat
 from runner.journal import FileJournal, read
+from runner.sampler import Sampler, tool_path
 from runner.service import Service
 from runner.spec import AttemptSpec, Limits, SpecError, load
 from runner.supervise import Inside
@@ -163,6 +163,7 @@ class Session:
         def refused(refusal: Refusal) -> None:
             service.incident("lens-refused", f"{refusal.request}: {refusal.reason}")
 
+        samplers = self._samplers()
         service = Service(
             sockets / "runner.sock",
             self.journal,
@@ -173,6 +174,7 @@ class Session:
             name=self._name,
             virtual=any(device.virtual for device in spec.devices),
             on_wait=self._waits,
+            on_engine=lambda serial, pid, alive: samplers[serial].watch(pid, alive),
         )
         shown = {device.address: device.serial for device in spec.devices}
         lens = LensServer(sockets / "lens.sock", (spec.adb_host, spec.adb_port), shown, refused)
@@ -180,22 +182,24 @@ class Session:
         watch = Watch(
             time.monotonic(), spec.limits, {name: limits for name, (_, limits) in suites.items()}, spec.fence_s
         )
-        with _served(service), _served(lens), self._heat():
+        with _served(service), _served(lens), _sampling(samplers.values()):
             inside = Inside(
                 self.folder, spec, where, service, watch, {path: name for name, (path, _) in suites.items()}
             )
             return inside.run(pytest_command([path for path, _ in suites.values()]))
 
-    @contextmanager
-    def _heat(self) -> Iterator[None]:
-        """The devices' temperatures go into the journal meanwhile."""
-        with ExitStack() as sampled:
-            for spec in self.spec.devices:
-                device = Device(self.spec.adb_host, self.spec.adb_port, spec.address, serial=spec.serial)
-                heat = Heat(device, spec.serial, self.journal.record)
-                heat.start()
-                sampled.callback(heat.stop)
-            yield
+    def _samplers(self) -> dict[str, Sampler]:
+        """One per device, by serial."""
+        spec, record = self.spec, self.journal.record
+        return {
+            one.serial: Sampler(
+                Device(spec.adb_host, spec.adb_port, one.address, serial=one.serial),
+                one.serial,
+                record,
+                tool_path(spec.bundle, one.abi),
+            )
+            for one in spec.devices
+        }
 
     def _suites(self) -> dict[str, tuple[str, Limits]]:
         """suite -> (its path in the pack, its limits). Raises NoSuite, ManifestError."""
@@ -282,6 +286,16 @@ def _served(server: Service | LensServer) -> Iterator[None]:
         yield
     finally:
         server.stop()
+
+
+@contextmanager
+def _sampling(samplers: Iterable[Sampler]) -> Iterator[None]:
+    """What the devices do goes into the journal meanwhile."""
+    with ExitStack() as running:
+        for sampler in samplers:
+            sampler.start()
+            running.callback(sampler.stop)
+        yield
 
 
 def pytest_command(paths: list[str]) -> list[str]:

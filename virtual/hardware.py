@@ -260,6 +260,7 @@ class Hardware:
             status = STATUS_NAMES[int(battery["status"])]
             files = {"capacity": battery["level"], "temp": battery["temperature"], "status": status}
             files |= {"voltage_now": int(battery["voltage"]) * 1000, "charge_counter": battery["charge_counter"]}
+            files |= {"current_now": battery["current_now"] * 1000}
         self.sysfs.update(zones, self.thermal.capacity_factor, busy_share, int(self.usage["rss_kb"]), files)
         state = self.state() | {"battery": battery}
         temporary = self.folder / "hardware" / "state.json.new"

@@ -71,6 +71,14 @@ class Battery:
 
 
 @dataclass(frozen=True, slots=True)
+class Gpu:
+    """The driver's busy node below /sys, and what it says of a GPU that nothing uses: nothing does, here."""
+
+    node: str
+    idle: str
+
+
+@dataclass(frozen=True, slots=True)
 class Screen:
     """Pixels; density in dpi."""
 
@@ -147,6 +155,7 @@ class Profile:
     thermal: Thermal
     battery: Battery | None = None
     screen: Screen | None = None
+    gpu: Gpu | None = None
     packages: list[str] = field(default_factory=list)
 
 

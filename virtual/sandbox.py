@@ -17,7 +17,10 @@ CODE = "/apex/virtual"
 HARDWARE = "/mnt/vendor/hardware"
 """What the hardware shows to the operating system: profile.json, state.json, proc/."""
 SYSTEM_BIN = "/system/bin"
-PROC_OVERLAYS = {"boot_id": "sys/kernel/random/boot_id", "cpuinfo": "cpuinfo", "meminfo": "meminfo", "uptime": "uptime"}
+PROC_OVERLAYS = {
+    "boot_id": "sys/kernel/random/boot_id",
+    **{name: name for name in ("cpuinfo", "meminfo", "uptime", "loadavg", "stat", "vmstat")},
+}
 PROGRAMS = ("adbd", "zygote64")
 """Names of our own processes inside."""
 SHELL_UID = 2000

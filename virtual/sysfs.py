@@ -5,6 +5,7 @@ They are written in place with one pwrite each, as the sandbox has bound their i
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from pathlib import Path
@@ -70,6 +71,41 @@ def meminfo(profile: Profile, used_by_workload_kb: int) -> str:
     return "".join(f"{name + ':':<16}{value:>8} kB\n" for name, value in rows.items())
 
 
+#: Minutes over which the kernel's three load averages look back.
+LOAD_MINUTES = (1, 5, 15)
+#: Clock ticks of /proc/stat, per second.
+TICKS_PER_S = 100
+
+
+class Load:
+    """/proc/stat and /proc/loadavg of the imitated cores, from the share of them that the workload keeps busy."""
+
+    def __init__(self, cores: int, now: float) -> None:
+        self._cores, self._at = cores, now
+        self._busy_s = self._idle_s = 0.0
+        self._averages = [0.0] * len(LOAD_MINUTES)
+
+    def advance(self, busy_share: float, now: float) -> None:
+        """Lets time pass in which this share (0 to 1) of all cores was busy."""
+        elapsed, self._at = max(0.0, now - self._at), now
+        busy = min(1.0, max(0.0, busy_share)) * self._cores
+        self._busy_s += busy * elapsed
+        self._idle_s += (self._cores - busy) * elapsed
+        for index, minutes in enumerate(LOAD_MINUTES):
+            keep = math.exp(-elapsed / (60 * minutes))
+            self._averages[index] = self._averages[index] * keep + busy * (1 - keep)
+
+    def stat(self) -> str:
+        busy, idle = round(self._busy_s * TICKS_PER_S), round(self._idle_s * TICKS_PER_S)
+        each = "".join(
+            f"cpu{core} {busy // self._cores} 0 0 {idle // self._cores} 0 0 0 0 0 0\n" for core in range(self._cores)
+        )
+        return f"cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\n{each}"
+
+    def loadavg(self) -> str:
+        return " ".join(f"{average:.2f}" for average in self._averages) + " 1/1 1\n"
+
+
 class Sysfs:
     """All live files of one device below `folder` (sys/ and hardware/proc/)."""
 
@@ -91,11 +127,16 @@ class Sysfs:
             self._add_policy(sys, cluster.cores, cluster.frequencies_khz)
         self._add_topology(sys)
         self._battery = self._add_battery(sys)
+        if profile.gpu is not None:
+            fixed(sys / profile.gpu.node, profile.gpu.idle + "\n")
         proc = folder / "hardware" / "proc"
         self.boot_id = LiveFile(proc / "boot_id")
         self._meminfo = LiveFile(proc / "meminfo")
         self._uptime = LiveFile(proc / "uptime")
+        self._stat, self._loadavg = LiveFile(proc / "stat"), LiveFile(proc / "loadavg")
+        self._load = Load(sum(len(cluster.cores) for cluster in profile.cpu.clusters), time.monotonic())
         fixed(proc / "cpuinfo", cpuinfo(profile))
+        fixed(proc / "vmstat", "oom_kill 0\n")  # the killer here is lmkd's kind, which the kernel does not count
         self.booted_at = time.monotonic()
 
     def _add_policy(self, sys: Path, cores: list[int], frequencies: list[int]) -> None:
@@ -140,7 +181,8 @@ class Sysfs:
         base = sys / "class" / "power_supply" / "battery"
         fixed(base / "type", "Battery\n")
         fixed(base / "technology", self._profile.battery.technology + "\n")
-        return {name: LiveFile(base / name) for name in ("capacity", "temp", "status", "voltage_now", "charge_counter")}
+        names = ("capacity", "temp", "status", "voltage_now", "current_now", "charge_counter")
+        return {name: LiveFile(base / name) for name in names}
 
     def update(
         self,
@@ -162,5 +204,8 @@ class Sysfs:
         for name, live in self._battery.items():
             live.set(f"{battery[name]}\n")
         self._meminfo.set(meminfo(self._profile, used_kb))
+        self._load.advance(busy_share, time.monotonic())
+        self._stat.set(self._load.stat())
+        self._loadavg.set(self._load.loadavg())
         uptime = time.monotonic() - self.booted_at
         self._uptime.set(f"{uptime:.2f} {uptime:.2f}\n")

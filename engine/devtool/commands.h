@@ -1,4 +1,4 @@
-// The subcommands of the device-side tool. Each prints JSON lines and returns an exit code.
+// The subcommands of the device-side tool. Each prints JSON lines (`sample`: its own) and returns an exit code.
 #pragma once
 
 #include <string>
@@ -17,6 +17,7 @@ int hash_files(const Arguments & arguments);
 int stat_files(const Arguments & arguments);
 int probe_bandwidth(const Arguments & arguments);
 int probe_cpu(const Arguments & arguments);
+int sample_device(const Arguments & arguments);
 
 // Says what is wrong on standard error; returns exit_usage.
 int usage_error(const std::string & message);

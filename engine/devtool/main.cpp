@@ -12,7 +12,8 @@ constexpr const char * usage =
     "  farm-devtool hash FILE…  | --list-file FILE|-     size, times, inode and SHA-256 of each file\n"
     "  farm-devtool stat FILE…  | --list-file FILE|-     the same without reading the content\n"
     "  farm-devtool probe membw [--seconds S] [--threads T] [--mb M]   memory bandwidth\n"
-    "  farm-devtool probe cpu                            CPU features, cores, page size\n";
+    "  farm-devtool probe cpu                            CPU features, cores, page size\n"
+    "  farm-devtool sample [--hz H] [--seconds S] [--root DIR]         sensors, clocks, load, memory, until stdin ends\n";
 
 int dispatch(Arguments words) {
     if (words.empty() || words[0] == "--help") {
@@ -28,7 +29,8 @@ int dispatch(Arguments words) {
     const struct {
         const char * name;
         int (*run)(const Arguments &);
-    } commands[] = {{"hash", hash_files}, {"stat", stat_files}, {"probe membw", probe_bandwidth}, {"probe cpu", probe_cpu}};
+    } commands[] = {{"hash", hash_files}, {"stat", stat_files}, {"probe membw", probe_bandwidth}, {"probe cpu", probe_cpu},
+                  {"sample", sample_device}};
     for (const auto & entry : commands) {
         if (command == entry.name) {
             return entry.run(words);
