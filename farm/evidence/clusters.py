@@ -48,7 +48,12 @@ def group(texts: Sequence[str], near: float = NEAR) -> list[int]:
     far = np.clip(1.0 - (features @ features.T).toarray(), 0.0, 1.0).astype(np.float64)
     np.fill_diagonal(far, 0.0)
     dense = HDBSCAN(
-        min_cluster_size=2, min_samples=1, metric="precomputed", cluster_selection_epsilon=near / 2, copy=True
+        min_cluster_size=2,
+        min_samples=1,
+        allow_single_cluster=True,
+        metric="precomputed",
+        cluster_selection_epsilon=near,
+        copy=True,
     )
     labels = [int(label) for label in dense.fit_predict(far)]
     return [*_split(labels, far <= near), *alone[len(compared) :]]
