@@ -66,7 +66,7 @@ class Measure:
         self._host = _HostPressure()
         self._marks: list[Mark | None] = []
         self._throttled_before: list[str] = []
-        self._in_turn = False
+        self._turn: Turn | None = None  # the repetition that runs now
         self._turns: list[tuple[Turn, Mark | None]] = []
         self.recorded: list[Measurement] = []
 
@@ -75,7 +75,7 @@ class Measure:
     def begin(self) -> None:
         """An engine starts: from here its iterations are marked."""
         self._marks = []
-        self._throttled_before = [] if self._in_turn else self._throttling()
+        self._throttled_before = [] if self._turn else self._throttling()
         self._host.restart()
 
     def iteration(self, number: int) -> None:
@@ -87,7 +87,7 @@ class Measure:
 
     def end(self) -> None:
         """The engine has ended: when it throttled meanwhile, nobody knows since which iteration."""
-        if self._in_turn:
+        if self._turn:
             return  # the turn looks at the device, before and after
         if self._throttled_before or self._throttling():
             self._marks = [Mark.THROTTLED] * len(self._marks)
@@ -95,7 +95,10 @@ class Measure:
     # ---- what a test calls ----
 
     def figures(self, result: EngineResult, *names: str, **labels: object) -> list[Measurement]:
-        """Record figures that the engine reported in `result`: all of them, or those named. NotReported for none."""
+        """Record figures that the engine reported in `result`: all of them, or those named. NotReported for none.
+
+        Inside a repetition they are values of that repetition, as `Turn.value` takes them: warm-up is not counted.
+        """
         wanted = [f for f in result.figures if not names or f.name in names]
         missing = [name for name in names if all(f.name != name for f in wanted)]
         if missing:
@@ -112,14 +115,14 @@ class Measure:
         marks: Sequence[Mark | str | None] = (),
         **labels: object,
     ) -> Measurement:
-        """Record values that the test took itself, in their order."""
+        """Record values that the test took itself, in their order; those of a warm-up repetition are marked so."""
         taken = tuple(float(v) for v in values) if isinstance(values, Iterable) else (float(values),)
         found = Measurement(
             name=name,
             unit=unit,
             better=Better(better),
             values=taken,
-            marks=tuple(None if mark is None else Mark(mark) for mark in marks),
+            marks=self._warmup(len(taken)) or tuple(None if mark is None else Mark(mark) for mark in marks),
             labels={key: str(label) for key, label in labels.items()},
         )
         return self._put(found)
@@ -130,9 +133,9 @@ class Measure:
         for index in range(-warmup, repetitions):
             turn = Turn(index, index < 0)
             host = _HostPressure()
-            self._in_turn = True
+            self._turn = turn
             yield turn
-            self._in_turn = False
+            self._turn = None
             disturbed = host.disturbed()
             before, throttled = throttled, self._throttling()
             mark = Mark.WARMUP if turn.warmup else Mark.THROTTLED if before or throttled else None
@@ -141,7 +144,7 @@ class Measure:
 
     def finish(self) -> None:
         """Record the turns that are not recorded yet: raw values are kept, also those of a test that failed."""
-        turns, self._turns = self._turns, []
+        turns, self._turns, self._turn = self._turns, [], None
         rows: dict[tuple[str, str, Better, tuple[tuple[str, str], ...]], list[tuple[float, Mark | None]]] = {}
         for turn, mark in turns:
             for name, unit, better, value, labels in turn.values:
@@ -151,10 +154,19 @@ class Measure:
             self._put(Measurement(name, unit, better, values, _fitting(unit, marks), dict(labels)))
 
     def _figure(self, figure: Figure, labels: Mapping[str, object]) -> Measurement:
-        marks = tuple(self._marks) if len(self._marks) == len(figure.values) else self._whole_run(len(figure.values))
         own = {**figure.labels, **{key: str(label) for key, label in labels.items()}}
+        if self._turn is not None:
+            for value in figure.values:
+                self._turn.value(figure.name, value, unit=figure.unit, better=figure.better, **own)
+            warmup = self._warmup(len(figure.values))
+            return Measurement(figure.name, figure.unit, figure.better, figure.values, warmup, own)
+        marks = tuple(self._marks) if len(self._marks) == len(figure.values) else self._whole_run(len(figure.values))
         fitting = _fitting(figure.unit, marks)
         return self._put(Measurement(figure.name, figure.unit, figure.better, figure.values, fitting, own))
+
+    def _warmup(self, count: int) -> tuple[Mark | None, ...]:
+        """Marks of so many values of a warm-up repetition; none for any other."""
+        return (Mark.WARMUP,) * count if self._turn is not None and self._turn.warmup else ()
 
     def _whole_run(self, count: int) -> tuple[Mark | None, ...]:
         """Marks for figures that are not one per iteration: what is true of any of them is true of all."""

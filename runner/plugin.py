@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--bundle", metavar="DIR", help="folder with bundle.yaml: the engine under test [the reference engine]"
     )
-    group.addoption("--journal", metavar="FILE", help="where a run at a desk leaves its journal [./journal.jsonl]")
+    group.addoption("--journal", metavar="FILE", help="where a run at a desk leaves its journal [below .farm/desk]")
     group.addoption(
         "--engine-env", metavar="K=V", action="append", default=[], help="environment of the engine on the device"
     )
@@ -79,6 +79,7 @@ def pytest_configure_node(node: Any) -> None:
     if desk is not None:
         node.workerinput["farm_ear"] = str(desk.ear)
         node.workerinput["farm_bundle"] = str(desk.bundle)
+        node.workerinput["farm_artifacts"] = str(desk.artifacts)
 
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)

@@ -22,6 +22,13 @@ def write(terminal: Any, journal: Path) -> None:
         if record.kind == Kind.INCIDENT:
             terminal.write_line(f"incident: {record.fields.get('class')}: {record.fields.get('summary')}")
     terminal.write_line(f"journal: {journal}")
+    if any(record.kind == Kind.ARTIFACT for record in records):
+        terminal.write_line(f"artifacts: {artifacts_of(journal)}")
+
+
+def artifacts_of(journal: Path) -> Path:
+    """The folder of what a run at a desk kept, beside its journal."""
+    return journal.with_name(journal.stem + "-artifacts")
 
 
 def row(record: Record) -> tuple[str, ...]:

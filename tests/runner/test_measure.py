@@ -112,6 +112,23 @@ def test_each_iteration_inside_an_engine_has_its_own_mark(host: Host) -> None:
     assert bench.records[0]["marks"] == [None, "disturbed", None]
 
 
+def test_figures_of_a_warm_up_repetition_are_marked_and_not_counted(host: Host) -> None:
+    bench = Bench()
+    found = measuring(bench)
+    for turn in found.repeat(2, warmup=1):
+        found.begin()
+        found.iteration(0)
+        host.second(waited=0, idle=1)
+        found.end()
+        told = found.figures(result(10 + turn.index))
+        assert told[0].clean == (() if turn.warmup else (10.0 + turn.index,))
+        found.record("own", 1, unit="s")
+    (figures,) = (row for row in bench.records if row["name"] == "rate")
+    assert (figures["values"], figures["marks"]) == ([9.0, 10.0, 11.0], ["warmup", None, None])
+    assert [row["marks"] for row in bench.records if row["name"] == "own"] == [["warmup"], [None], [None]]
+    assert next(one for one in found.recorded if one.name == "rate").clean == (10.0, 11.0)
+
+
 def test_an_engine_during_which_the_device_began_to_throttle_is_throttled_as_a_whole(host: Host) -> None:
     bench = Bench()
     found = measuring(bench)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from farm.adb.shell import ShellResult
 from farm.domain.journal import Record
 from runner.summary import row, spread
 from tests.runner.attempts import ROOT, Attempt, Attempts, write_pack
@@ -203,9 +204,16 @@ DESK = """
 def test_a(engine, measure):
     measure.figures(engine.run(prompt_tokens=4, n_predict=4, repeat=2, ignore_eos=True), "decode_rate")
 
-def test_b(facts, measure):
+def test_b(facts, measure, artifact):
     measure.record("three", 3, unit="m")
+    artifact("seen.txt", "here")
 """
+
+
+def test_the_manual_names_all_that_a_command_returns() -> None:
+    public = {name for name in vars(ShellResult) if not name.startswith("_")}
+    manual = (ROOT / "docs" / "suites.md").read_text()
+    assert not {name for name in public if f"`{name}`" not in manual}
 
 
 def test_a_suite_runs_at_a_desk_without_any_server(
@@ -222,7 +230,12 @@ def test_a_suite_runs_at_a_desk_without_any_server(
     assert done.returncode == 0, done.stdout + done.stderr
     for part in ("NO SANDBOX", phone.serial, "virtual", "measurements", "tok/s", "journal:"):
         assert part in done.stdout, done.stdout
-    records = list(read(tmp_path / "here" / "journal.jsonl"))
+    assert not list((tmp_path / "here").iterdir()), "it leaves nothing where it was started"
+    (journal,) = state.glob("desk/*/journal.jsonl")
+    assert f"journal: {journal}" in done.stdout.splitlines()
+    assert f"artifacts: {journal.parent / 'journal-artifacts'}" in done.stdout.splitlines()
+    assert (journal.parent / "journal-artifacts" / "seen.txt").read_text() == "here"
+    records = list(read(journal))
     assert {r.fields["test"]: r.fields["outcome"] for r in records if r.kind == "test_end"} == {
         "s/test_desk.py::test_a": "passed",
         "s/test_desk.py::test_b": "passed",
@@ -289,6 +302,7 @@ def test_workers_at_a_desk_take_a_device_each(
     ends = [(r.fields["test"].split("::")[-1], r.fields["device"]) for r in read(journal) if r.kind == "test_end"]
     assert sorted(ends) == sorted((test, d.serial) for test in ("test_a", "test_b") for d in (phone, other))
     assert "measurements" in done.stdout
+    assert len(list((tmp_path / "each-artifacts").glob("*/seen.txt"))) == 2, "each worker's own"
 
 
 def test_a_desk_without_a_device_or_bundle_says_what_to_type(
