@@ -52,7 +52,6 @@ def group(texts: Sequence[str], near: float = NEAR) -> list[int]:
         min_samples=1,
         allow_single_cluster=True,
         metric="precomputed",
-        cluster_selection_epsilon=near,
         copy=True,
     )
     labels = [int(label) for label in dense.fit_predict(far)]

@@ -60,3 +60,13 @@ def test_settling_twice_moves_nothing_more(rows: list[tuple[int, int]], kept: se
     moved = {**now, **clusters.settle(keys, labels, now, kept)}
     assert clusters.settle(keys, labels, moved, kept) == {}
     assert all(moved[key] == now[key] for key in keys if now[key] in kept)
+
+
+@given(
+    st.lists(st.lists(st.sampled_from("abort libllama ggml decode load oom anr #".split()), max_size=6), max_size=12)
+)
+@settings(max_examples=40, deadline=None)
+def test_whatever_the_texts_every_group_has_two_members(texts: list[list[str]]) -> None:
+    labels = clusters.group([" ".join(words) for words in texts])
+    assert len(labels) == len(texts)
+    assert all(labels.count(label) > 1 for label in set(labels) - {-1})
