@@ -35,7 +35,7 @@ lint: setup-tests  ## ruff, mypy, import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(TYPED)
-	cd tools && ../$(BIN)/mypy --config-file ../pyproject.toml setup.py bounded.py
+	cd tools && ../$(BIN)/mypy --config-file ../pyproject.toml setup.py bounded.py progress.py
 	$(BIN)/lint-imports
 
 bench: setup  ## every benchmark in benchmarks/, one after the other

@@ -13,6 +13,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from progress import Ticker, Words, last_line
+
 _STARTED = time.monotonic()
 
 # What package clients print when they did not reach their registry; the rest of a failure is not cured by a retry.
@@ -42,18 +44,22 @@ def run(
     tries: int = 1,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    words: Words = last_line,
 ) -> None:
-    """Run `command`; its output goes to `log`. After a network failure it is tried again, `tries` times in all."""
+    """Run `command`; its output goes to `log`. After a network failure it is tried again, `tries` times in all.
+
+    While it takes long, `words` of its output tell what it is at.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
-    words = [str(word) for word in command]
+    line = [str(word) for word in command]
     for attempt in range(1, tries + 1):
-        code = _run_once(words, limit_s, log, cwd, env)
+        code = _run_once(line, limit_s, log, cwd, env, Ticker(step, words, began=_STARTED))
         if code == 0:
             return
         output = log.read_text(errors="replace")
         offline = any(sign in output for sign in _NETWORK_SIGNS) or code is None
         if not offline or attempt == tries:
-            raise SetupError(_explain(step, words, code, limit_s, log, output, offline))
+            raise SetupError(_explain(step, line, code, limit_s, log, output, offline))
         pause = 2.0**attempt
         say(step, f"try {attempt} of {tries} did not reach the network; again in {pause:.0f} s")
         wait_before_retry(pause)
@@ -64,7 +70,7 @@ def wait_before_retry(seconds: float) -> None:
 
 
 def _run_once(
-    words: list[str], limit_s: float, log: Path, cwd: Path | None, env: Mapping[str, str] | None
+    words: list[str], limit_s: float, log: Path, cwd: Path | None, env: Mapping[str, str] | None, ticker: Ticker
 ) -> int | None:
     """The exit code, or None when the limit was reached; the whole process group is gone in every case."""
     with log.open("wb") as out:
@@ -75,11 +81,16 @@ def _run_once(
         except OSError as error:
             out.write(f"{words[0]}: {error}\n".encode())
             return 127
+        until = time.monotonic() + limit_s
         try:
-            return process.wait(limit_s)
-        except subprocess.TimeoutExpired:
+            while (left := until - time.monotonic()) > 0:
+                try:
+                    return process.wait(min(left, 0.2))
+                except subprocess.TimeoutExpired:
+                    ticker.tick(lambda: log.read_text(errors="replace"))
             return None
         finally:
+            ticker.close()
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

@@ -27,10 +27,12 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from bounded import SetupError, main_guard, run, say
+from progress import pip_words
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -144,9 +146,8 @@ def environment(stamps: Stamps) -> None:
     lock = ROOT / "requirements.lock"
     if stamps.fits("environment", key_of(lock)):
         return
-    count = len(re.findall(r"^[A-Za-z0-9].*==", lock.read_text(), re.MULTILINE))
-    say("environment", f"installing {count} locked packages")
-    pip_install("environment", "--require-hashes", "--requirement", str(lock))
+    say("environment", f"installing {packages_in(lock)} locked packages")
+    pip_install("environment", "--require-hashes", "--requirement", str(lock), packages=packages_in(lock))
     stamps.set("environment", key_of(lock))
     say("environment", "done")
 
@@ -208,13 +209,27 @@ def locked_wheels(step: str, names: Iterable[str]) -> None:
         chosen.write_text("".join(blocks[name] for name in names))
     except KeyError as error:
         raise SetupError(f"{step}: requirements-build.lock holds no {error}; run `make lock`") from None
-    pip_install(step, "--no-deps", "--require-hashes", "--requirement", str(chosen))
+    options = ("--no-deps", "--require-hashes", "--requirement", str(chosen))
+    pip_install(step, *options, packages=packages_in(chosen))
 
 
-def pip_install(step: str, *arguments: str) -> None:
+def packages_in(lock: Path) -> int:
+    return len(re.findall(r"^[A-Za-z0-9].*==", lock.read_text(), re.MULTILINE))
+
+
+def pip_install(step: str, *arguments: str, packages: int = 1) -> None:
+    """`pip install`; `packages`: how many it is asked for, to tell how far it is."""
+    began = time.time()
+
+    def installed() -> int:
+        """pip writes a package's `dist-info` when its files are there."""
+        found = (VENV / "lib").glob("python3*/site-packages/*.dist-info/INSTALLER")
+        return sum(path.stat().st_mtime >= began for path in found)
+
     python = str(VENV / "bin" / "python")
     command = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *arguments]
-    run(step, command, limit_s=1200, log=LOGS / f"pip-{step}.log", tries=3)
+    log = LOGS / f"pip-{step}.log"
+    run(step, command, limit_s=1200, log=log, tries=3, words=pip_words(packages, installed))
 
 
 def main() -> int:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
+import threading
 from pathlib import Path
 
 import bounded
+import progress
 import pytest
 import setup
 
@@ -71,13 +74,60 @@ def test_a_command_that_is_not_there_is_named(log: Path) -> None:
         bounded.run("step", ["no-such-command-anywhere"], limit_s=60, log=log)
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "log"])
+def test_a_command_that_takes_long_tells_what_it_is_at(
+    stream: io.StringIO, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "TERMINAL_S", 0.05)
+    monkeypatch.setattr(progress, "LOG_S", 0.05)
+    monkeypatch.setattr(sys, "stderr", stream)
+    go_on, script = tmp_path / "go-on", "echo Collecting numpy==1; while [ ! -e {} ]; do sleep 0.05; done"
+    running = threading.Thread(
+        target=bounded.run,
+        args=("environment", ["sh", "-c", script.format(go_on)]),
+        kwargs={"limit_s": 60, "log": log, "words": progress.pip_words(112, lambda: 0)},
+    )
+    running.start()
+    said = "environment: fetching 1 of 112 packages: numpy"
+    eventually(lambda: stream.getvalue().count(said) >= 2, what="the command to be told of twice")
+    go_on.touch()
+    running.join()
+    lines = stream.getvalue().count("\n")
+    assert lines == (0 if stream.isatty() else stream.getvalue().count(said)), "a terminal's line is renewed in place"
+    assert stream.getvalue().endswith("\x1b[K" if stream.isatty() else "…\n")
+
+
+def test_a_log_gets_few_lines_and_a_terminal_many() -> None:
+    assert progress.Ticker("s", progress.last_line, io.StringIO()).every_s >= 10
+    assert progress.Ticker("s", progress.last_line, Terminal()).every_s <= 3
+
+
+def test_the_words_for_pip_go_from_fetching_to_installing() -> None:
+    words = progress.pip_words(3, lambda: 2)
+    output = "Looking in links: somewhere\n"
+    assert words(output) == "asking for 3 packages"
+    output += "Collecting a==1 (from -r lock)\n  Downloading a-1.whl\nCollecting b-c==2\n"
+    assert words(output) == "fetching 2 of 3 packages: b-c"
+    assert words(output + "\nInstalling collected packages: a, b-c, d\n") == "installing, 2 of 3 packages in place"
+
+
+def test_what_a_command_prints_does_not_steer_the_terminal() -> None:
+    assert progress.last_line("Unpacking x\n\x1b[31m\x07bad \x9b5n\n\n") == "[31m bad 5n"
+    assert progress.last_line("") == "at work"
+
+
 @pytest.fixture
 def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, tuple[str, ...]]]:
     """A machine on which no command is found; returns what would be installed as (step, arguments)."""
     calls: list[tuple[str, tuple[str, ...]]] = []
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     monkeypatch.setattr(setup, "LOGS", tmp_path)
-    monkeypatch.setattr(setup, "pip_install", lambda step, *arguments: calls.append((step, arguments)))
+    monkeypatch.setattr(setup, "pip_install", lambda step, *arguments, **_: calls.append((step, arguments)))
     return calls
 
 
