@@ -24,7 +24,7 @@ from farm.domain.jobs import carried
 from farm.domain.journal import Kind, Record, clip
 from farm.domain.measurements import Better, Mark, Measurement, temperature_band
 from farm.domain.outcomes import Outcome, TestOutcome
-from farm.store import runs, tables
+from farm.store import clusters, runs, tables
 from farm.store.bus import touch
 
 MAX_TESTS = 5000
@@ -207,20 +207,20 @@ def _incident(scene: _Scene, record: Record) -> None:
 
 def _incident_row(scene: _Scene, record: Record, klass: str, summary: str, evidence: str | None) -> None:
     fields = record.fields
-    scene.session.add(
-        tables.Incident(
-            attempt_id=scene.attempt.id,
-            seq=record.seq,
-            test_id=str(fields["test"])[:500] if fields.get("test") else None,
-            device_id=scene.attempt.device_id,
-            at=_time(record.wall),
-            klass=klass,
-            summary=clip(summary, _TEXT),
-            evidence=evidence,
-            artifact=str(fields["artifact"])[:300] if fields.get("artifact") else None,
-            count=_count(fields.get("count")),
-        )
+    row = tables.Incident(
+        attempt_id=scene.attempt.id,
+        seq=record.seq,
+        test_id=str(fields["test"])[:500] if fields.get("test") else None,
+        device_id=scene.attempt.device_id,
+        at=_time(record.wall),
+        klass=klass,
+        summary=clip(summary, _TEXT),
+        evidence=evidence,
+        artifact=str(fields["artifact"])[:300] if fields.get("artifact") else None,
+        count=_count(fields.get("count")),
     )
+    scene.session.add(row)
+    clusters.sign(scene.session, row)
     scene.changed("incident")
 
 

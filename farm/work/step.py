@@ -23,7 +23,7 @@ from farm.domain import readiness
 from farm.domain.causes import Cause, disk_cause, fits, ruling
 from farm.domain.journal import clip
 from farm.domain.outcomes import Outcome, Phase
-from farm.store import devices, leases, tables
+from farm.store import clusters, devices, leases, tables
 from farm.store.bus import touch
 from farm.store.locks import hold_attempt
 from farm.work.context import Work
@@ -322,14 +322,14 @@ def _leave(step: Step, cut: Cut | None) -> None:
 
 def _note_incident(step: Step, summary: str, evidence: str) -> None:
     with step.work.db.session() as session:
-        session.add(
-            tables.Incident(
-                attempt_id=step.id,
-                seq=None,
-                device_id=step.attempt.device_id,
-                at=step.work.db.now(session),
-                klass="farm-error",
-                summary=clip(summary, 4000),
-                evidence=clip(evidence),
-            )
+        row = tables.Incident(
+            attempt_id=step.id,
+            seq=None,
+            device_id=step.attempt.device_id,
+            at=step.work.db.now(session),
+            klass="farm-error",
+            summary=clip(summary, 4000),
+            evidence=clip(evidence),
         )
+        session.add(row)
+        clusters.sign(session, row)

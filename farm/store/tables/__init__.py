@@ -5,6 +5,7 @@ hash. JSON columns hold small, bounded structures. Rows about a device carry the
 """
 
 from farm.store.base import Base, UtcDateTime
+from farm.store.tables.clusters import Cluster, Signature
 from farm.store.tables.content import Artifact, Bundle, SuitePack
 from farm.store.tables.fleet import Alert, Device, DeviceEvent, DeviceNote, Fingerprint, Hold, Host
 from farm.store.tables.people import Audit, PendingLogin, Team, Token, User
@@ -21,6 +22,7 @@ __all__ = [
     "Base",
     "Bundle",
     "Change",
+    "Cluster",
     "Device",
     "DeviceEvent",
     "DeviceNote",
@@ -38,6 +40,7 @@ __all__ = [
     "Run",
     "SeriesChunk",
     "Setting",
+    "Signature",
     "Stage",
     "SuitePack",
     "Team",

@@ -105,4 +105,8 @@ class Incident(Base):
     evidence: Mapped[str | None] = mapped_column(Text)
     artifact: Mapped[str | None] = mapped_column(String(300))
     count: Mapped[int] = mapped_column(default=1, server_default="1")  # so many alike, which this row stands for
-    __table_args__ = (UniqueConstraint("attempt_id", "seq"),)
+    signature: Mapped[str | None] = mapped_column(String(16))  # None: from before there were any, until upkeep comes by
+    __table_args__ = (
+        UniqueConstraint("attempt_id", "seq"),
+        Index("ix_incidents_signature_at", "signature", "at"),
+    )

@@ -87,6 +87,7 @@ class Attempt(Base):
     waiting_for: Mapped[str | None] = mapped_column(Text)  # what the current step waits for, shown live
     blame: Mapped[str | None] = mapped_column(String(20))  # from the table of outcomes, with the cause known
     cause: Mapped[str | None] = mapped_column(String(60))  # of a closed list: which row of the table
+    deployment: Mapped[str | None] = mapped_column(String(40))  # farm.domain.deployments; None: says nothing of it
     __table_args__ = (UniqueConstraint("job_id", "number"),)
 
 

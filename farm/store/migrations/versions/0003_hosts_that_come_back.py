@@ -16,3 +16,35 @@ depends_on = None
 def upgrade() -> None:
     op.add_column("attempts", sa.Column("late_at", UtcDateTime(), nullable=True))
     op.add_column("hosts", sa.Column("unready", sa.Text(), nullable=True))
+    create_clusters()
+    op.add_column("attempts", sa.Column("deployment", sa.String(length=40), nullable=True))
+
+
+def create_clusters() -> None:
+    op.create_table(
+        "clusters",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(length=200), nullable=True),
+        sa.Column("named_by", sa.String(length=100), nullable=True),
+        sa.Column("muted_at", UtcDateTime(), nullable=True),
+        sa.Column("muted_by", sa.String(length=100), nullable=True),
+        sa.Column("mute_reason", sa.String(length=300), nullable=True),
+        sa.Column("created_at", UtcDateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_clusters"),
+    )
+    op.create_table(
+        "signatures",
+        sa.Column("key", sa.String(length=16), nullable=False),
+        sa.Column("cluster_id", sa.Integer(), nullable=False),
+        sa.Column("klass", sa.String(length=80), nullable=False),
+        sa.Column("basis", sa.String(length=20), nullable=False),
+        sa.Column("title", sa.String(length=300), nullable=False),
+        sa.Column("text", sa.Text(), nullable=False),
+        sa.Column("first_seen", UtcDateTime(), nullable=False),
+        sa.Column("last_seen", UtcDateTime(), nullable=False),
+        sa.ForeignKeyConstraint(["cluster_id"], ["clusters.id"], name="fk_signatures_cluster_id_clusters"),
+        sa.PrimaryKeyConstraint("key", name="pk_signatures"),
+    )
+    op.create_index("ix_signatures_cluster_id", "signatures", ["cluster_id"], unique=False)
+    op.add_column("incidents", sa.Column("signature", sa.String(length=16), nullable=True))
+    op.create_index("ix_incidents_signature_at", "incidents", ["signature", "at"], unique=False)
