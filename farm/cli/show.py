@@ -8,7 +8,7 @@ import click
 
 from farm.cli.client import connect
 from farm.cli.output import cell, console, figure, note, outcome_text, print_json, table
-from farm.cli.summary import believable, retry_words, summary
+from farm.cli.summary import believable, late_words, retry_words, summary
 from farm.cli.summary import exit_code as code_of
 from farm.domain.outcomes import ExitCode
 
@@ -104,6 +104,8 @@ def _print_retries(detail: dict[str, Any]) -> None:
         for attempt in job["attempts"]:
             if attempt["retry_reason"]:
                 console().print(outcome_text(attempt["outcome"]).append_text(cell(f"  {retry_words(attempt)}")))
+            if attempt["late_at"]:
+                console().print(cell(late_words(attempt), "dim"))
 
 
 def _print_incidents(short: dict[str, Any]) -> None:

@@ -37,9 +37,15 @@ def exit_words(short: Mapping[str, Any]) -> str:
 
 
 def retry_words(attempt: Mapping[str, Any]) -> str:
-    """`husky-v1: try 1 ended device-lost: the device went away (…); tried again`."""
+    """`husky-v1: try 1 ended device-lost: the device went away (…); tried again`, or that it waits to be."""
     ended = f"{attempt['device']['name']}: try {attempt['number']} ended {attempt['outcome'] or 'without an outcome'}"
-    return f"{ended}: {attempt['retry_reason']}; tried again"
+    return f"{ended}: {attempt['retry_reason']}; {'tried again' if attempt['retried'] else 'waits to be tried again'}"
+
+
+def late_words(attempt: Mapping[str, Any]) -> str:
+    """`husky-v1: of try 1 arrived late from lab-2: its runner ended …`: what a host that had been lost kept of it."""
+    which = f"{attempt['device']['name']}: of try {attempt['number']}"
+    return f"{which} arrived late from {attempt['host']}: {attempt['late_reason']}"
 
 
 def summary(detail: Mapping[str, Any]) -> dict[str, Any]:

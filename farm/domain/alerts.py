@@ -25,6 +25,7 @@ HOST_TROUBLE = "host-trouble"
 HOST_LOST = "host-lost"
 DUPLICATE_SERIAL = "duplicate-serial"
 ADB_SERVER = "adb-server"
+HOST_UNREADY = "host-unready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class HostState:
     silent_since: datetime | None = None
     adb_trouble: str | None = None
     duplicates: tuple[tuple[str, tuple[str, ...]], ...] = ()  # serial number → the addresses that say it
+    unready: str | None = None  # why it must not be given work
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ def _of_host(host: HostState, its: Sequence[Member], now: datetime) -> list[Want
         found.append(Wanted(HOST_TROUBLE, host.name, words, detail))
     if host.adb_trouble and not host.silent:
         found.append(Wanted(ADB_SERVER, host.name, f"host {host.name}: {host.adb_trouble}"))
+    if host.unready and not host.silent:
+        found.append(Wanted(HOST_UNREADY, host.name, f"host {host.name} is given no work: {host.unready}"))
     for serial, addresses in host.duplicates:
         where = " and ".join(addresses)
         words = (

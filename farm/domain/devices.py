@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from farm.domain import readiness
+from farm.domain.words import clock
 
 
 class Connection(StrEnum):
@@ -113,6 +114,8 @@ class DeviceFacts:
     lease_released: bool = False
     infra_errors: int = 0  # recent
     last_bundle: str | None = None
+    host_lost_at: datetime | None = None  # nobody hears its host since then
+    host_unready: str | None = None  # why its host must not be given work, in the words of its agent
 
     def facts(self) -> dict[str, str]:
         """The flat view that selectors match: labels plus the named columns. Values are strings."""
@@ -133,10 +136,12 @@ def is_silent(seen_at: datetime | None, now: datetime) -> bool:
 
 def availability(device: DeviceFacts, now: datetime) -> tuple[Availability, str]:
     """Whether `device` can be granted at `now`, in one word, and why in a few."""
+    if device.host_lost_at is not None:  # what adb said there is old
+        return Availability.STALE, _away(device, now)
     if device.connection is Connection.GONE:
         return Availability.GONE, f"adb does not list it{_held(device)}"
     if is_silent(device.seen_at, now):
-        return Availability.STALE, "its host is silent"
+        return Availability.STALE, _away(device, now)
     if device.health is Health.BAD and (device.health_until is None or now < device.health_until):
         return Availability.QUARANTINED, device.health_reason or "quarantined"
     if device.health is Health.MAINTENANCE:
@@ -152,12 +157,22 @@ def availability(device: DeviceFacts, now: datetime) -> tuple[Availability, str]
         if device.lease_holder.startswith("reservation:"):
             return Availability.RESERVED, device.lease_holder
         return Availability.RUNNING, device.lease_holder
+    if device.host_unready is not None:
+        return Availability.NOT_READY, f"its host {device.host} is not ready: {device.host_unready}"
     unready = why_not_ready(device.readiness, now)
     if unready is not None:
         return Availability.NOT_READY, unready
     if device.health in (Health.SUSPECT, Health.BAD):  # bad until a time that has passed: looked at before use
         return Availability.CHECKING, device.health_reason or "checked before its next use"
     return Availability.READY, "ready"
+
+
+def _away(device: DeviceFacts, now: datetime) -> str:
+    """Since when nobody hears the host; what it had to do waits until it is back."""
+    since = device.seen_at or device.host_lost_at
+    if since is None:
+        return f"its host {device.host} has not been heard of"
+    return f"its host {device.host} is away since {clock(since, now)}"
 
 
 def _held(device: DeviceFacts) -> str:

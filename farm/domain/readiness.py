@@ -87,6 +87,13 @@ def is_full(free_bytes: int | None) -> bool:
     return free_bytes is not None and free_bytes < MIN_FREE_BYTES
 
 
+def host_words(free_bytes: int | None, folder: str, floor_bytes: int) -> str | None:
+    """Why a host must not be given work: every attempt writes its journal and logs there. None: nothing is known."""
+    if free_bytes is None or free_bytes >= floor_bytes:
+        return None
+    return f"only {free_bytes / 1e6:.1f} MB are free in {folder}, below {floor_bytes / 1e6:.0f} MB: free some"
+
+
 def warnings(clock_skew_s: float | None, battery_pct: int | None) -> list[str]:
     """What a person should know and no work waits for."""
     found = []

@@ -55,7 +55,8 @@ def _rows(found: Sequence[tables.Alert]) -> tuple[AlertRow, ...]:
 def due(session: Session, now: datetime) -> list[rules.Wanted]:
     """The alerts that should be open, by the rules."""
     hosts = {host.name: host for host in session.scalars(select(tables.Host))}
-    members = [_member(row, now) for row in session.scalars(select(tables.Device)) if _belongs(row, now)]
+    rows = [row for row in session.scalars(select(tables.Device)) if _belongs(row, now)]
+    members = [_member(row, hosts[row.host], now) for row in rows]
     return rules.wanted(members, [_host(host, now) for host in hosts.values()], now)
 
 
@@ -88,8 +89,8 @@ def _belongs(row: tables.Device, now: datetime) -> bool:
     return row.seen_at is not None and (row.listed or now - row.seen_at < FORGOTTEN_AFTER)
 
 
-def _member(row: tables.Device, now: datetime) -> rules.Member:
-    word, why = availability(fact(row, None), now)
+def _member(row: tables.Device, host: tables.Host, now: datetime) -> rules.Member:
+    word, why = availability(fact(row, None, host=host), now)
     kind = str((row.labels or {}).get("type_name") or row.type or (row.labels or {}).get("model") or row.name)
     if word not in _TROUBLE:
         return rules.Member(row.id, row.name, kind, row.host)
@@ -109,4 +110,5 @@ def _host(host: tables.Host, now: datetime) -> rules.HostState:
         if isinstance(one, dict) and one.get("serial") and isinstance(one.get("addresses"), list)
     )
     trouble = info.get("adb_trouble")
-    return rules.HostState(host.name, silent, host.seen_at, str(trouble)[:500] if trouble else None, duplicates)
+    trouble = str(trouble)[:500] if trouble else None
+    return rules.HostState(host.name, silent, host.seen_at, trouble, duplicates, host.unready)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -47,11 +46,9 @@ def forget(session: Session, device_id: int) -> bool:
 
 def facts(session: Session, *, host: str | None = None) -> list[DeviceFacts]:
     """Every device that the farm knows, with its open lease, in one query; those of drained hosts are left out.
-
-    Nobody has seen a device whose host is lost, however fresh its row is.
     """
     query = (
-        select(tables.Device, tables.Lease, tables.Host.lost_at)
+        select(tables.Device, tables.Lease, tables.Host)
         .join(tables.Host, tables.Host.name == tables.Device.host)
         .outerjoin(tables.Lease, (tables.Lease.device_id == tables.Device.id) & tables.Lease.ended_at.is_(None))
         .where(tables.Host.drained.is_(False), of_fleet())
@@ -59,12 +56,13 @@ def facts(session: Session, *, host: str | None = None) -> list[DeviceFacts]:
     )
     if host is not None:
         query = query.where(tables.Device.host == host)
-    found = ((fact(device, lease), lost_at) for device, lease, lost_at in session.execute(query))
-    return [fact if lost_at is None else replace(fact, seen_at=None) for fact, lost_at in found]
+    return [fact(*row) for row in session.execute(query)]
 
 
-def fact(row: tables.Device, lease: tables.Lease | None) -> DeviceFacts:
+def fact(row: tables.Device, lease: tables.Lease | None, host: tables.Host | None = None) -> DeviceFacts:
     """One row as planner, selectors and pages see it; an unknown word in a column reads as the worse state.
+
+    `host`: the device's; left out where only devices were asked for whose host is well.
 
     A row that a newer version wrote, or a hand, must not stop the planning of all the others.
     """
@@ -100,6 +98,8 @@ def fact(row: tables.Device, lease: tables.Lease | None) -> DeviceFacts:
         lease_released=lease is not None and lease.released_at is not None,
         infra_errors=row.infra_errors,
         last_bundle=row.last_bundle,
+        host_lost_at=None if host is None else host.lost_at,
+        host_unready=None if host is None else host.unready,
     )
 
 

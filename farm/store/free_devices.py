@@ -24,6 +24,8 @@ _READY = (
     .where(
         tables.Lease.id.is_(None),
         tables.Host.drained.is_(False),
+        tables.Host.lost_at.is_(None),
+        tables.Host.unready.is_(None),
         tables.Device.connection == Connection.ONLINE.value,
         tables.Device.health == Health.GOOD.value,
         tables.Device.seen_at >= bindparam("fresh"),

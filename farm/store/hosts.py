@@ -2,7 +2,8 @@
 
 An agent says who it is each time it starts (`register`, safe to repeat) and that it lives every few seconds (`beat`). A
 host is *lost* from the moment on at which somebody found out (its agent's channel closed, or nothing was heard for
-too long) until it is heard of again; no work is begun on the devices of a lost host.
+too long) until it is heard of again. It is *unready* while its agent says that it cannot take work, and why. No work is
+begun on the devices of a lost host, nor on those of one that is not ready.
 """
 
 from __future__ import annotations
@@ -50,14 +51,15 @@ def register(
     _announce(session, name, now)
 
 
-def beat(session: Session, name: str, now: datetime) -> bool:
-    """The host lives; True when it had been lost."""
-    was_lost = session.scalar(select(tables.Host.lost_at).where(tables.Host.name == name)) is not None
+def beat(session: Session, name: str, now: datetime, unready: str | None = None) -> bool:
+    """The host lives; True when it had been lost. `unready`: why it must not be given work; None: nothing is known."""
     ensure(session, name)
-    session.execute(update(tables.Host).where(tables.Host.name == name).values(seen_at=now, lost_at=None))
-    if was_lost:
+    host = tables.Host
+    before = session.execute(select(host.lost_at, host.unready).where(host.name == name)).one()
+    session.execute(update(host).where(host.name == name).values(seen_at=now, lost_at=None, unready=unready))
+    if before.lost_at is not None or (before.unready is None) is not (unready is None):
         _announce(session, name, now)
-    return was_lost
+    return before.lost_at is not None
 
 
 def lose(session: Session, name: str, now: datetime, incarnation: str | None = None) -> bool:

@@ -120,7 +120,7 @@ def planned_devices(
     """Devices (all, or these) with their holders and holds. Those of hosts that are out of use are left out."""
     device, lease, host = tables.Device, tables.Lease, tables.Host
     query = (
-        select(device, lease)
+        select(device, lease, host)
         .join(host, host.name == device.host)
         .outerjoin(lease, (lease.device_id == device.id) & lease.ended_at.is_(None))
         .where(host.drained.is_(False))
@@ -128,10 +128,11 @@ def planned_devices(
     )
     if ids is not None:
         query = query.where(device.id.in_(sorted(ids)))
-    rows: list[tuple[tables.Device, tables.Lease | None]] = [(row, held) for row, held in session.execute(query)]
-    holders = _holders(session, [held.id for _, held in rows if held is not None])
+    found = session.execute(query)
+    rows: list[tuple[tables.Device, tables.Lease | None, tables.Host]] = [(row, held, its) for row, held, its in found]
+    holders = _holders(session, [held.id for _, held, _ in rows if held is not None])
     standing = holds.in_force(session, now)
-    return [_planned(row, held, holders, standing, quotas, now) for row, held in rows]
+    return [_planned(*row, holders, standing, quotas, now) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,7 @@ class _Holder:
 def _planned(
     row: tables.Device,
     lease: tables.Lease | None,
+    host: tables.Host,
     holders: Mapping[int, _Holder],
     standing: Sequence[Hold],
     quotas: Limits,
@@ -158,7 +160,7 @@ def _planned(
         ends = lease.ends_at if holder is None or holder.ends is None else min(holder.ends, lease.ends_at)
         more["until"] = max(ends, now + timedelta(seconds=_OVERDUE_S)) if ends <= now else ends
         more["accounts"] = () if holder is None else quotas.accounts(holder.team, holder.token_id)
-    return PlannedDevice.of(devices.fact(row, lease), now, **more)
+    return PlannedDevice.of(devices.fact(row, lease, host), now, **more)
 
 
 def _holders(session: Session, lease_ids: Sequence[int]) -> dict[int, _Holder]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -27,11 +26,11 @@ from farm.store.bus import Change
 from farm.work.context import Work
 from farm.work.heart import Heart
 from farm.work.inventory import InventoryKeeper
+from farm.work.late import Leftovers
 from farm.work.looks import Looks
 from farm.work.recovery import Recoveries
 from farm.work.reserved import Reserved
 from farm.work.sightings import Sightings
-from farm.work.supervisor import Supervisor
 from farm.work.upkeep import Upkeep
 from farm.work.watch import Watch
 
@@ -43,6 +42,7 @@ _GRACE_S = 5.0
 _REPAIR_EVERY_S = 15.0
 _CLEAN_EVERY_S = 10.0
 _UPKEEP_EVERY_S = 60.0
+_LEFTOVERS_EVERY_S = 5.0
 
 
 class Agent:
@@ -59,6 +59,7 @@ class Agent:
         self._reserved = Reserved(work)
         self._heart = Heart(work)
         self._upkeep = Upkeep(work)
+        self._leftovers = Leftovers(work)
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._tracker = Tracker(self._server, on_change=lambda _entries: self._wake.set(), on_server=log.warning)
@@ -75,7 +76,7 @@ class Agent:
         self._recoveries.begin()
         self._sightings.begin()
         self._began = time.monotonic()
-        self._tidy()
+        self._leftovers.begin()
         self._tracker.start()
         self._work.db.bus.listen(self._heard)
         self._heart.start()
@@ -142,6 +143,7 @@ class Agent:
         self._orphans()
         self._submit("repair", _REPAIR_EVERY_S, self._repair)
         self._submit("upkeep", _UPKEEP_EVERY_S, self._upkeep.once)
+        self._submit("leftovers", _LEFTOVERS_EVERY_S, self._leftovers.once)
 
     def _addresses(self) -> set[str]:
         """What is to be kept connected: the file's addresses and, when it wants them, running virtual devices."""
@@ -188,24 +190,6 @@ class Agent:
                 self._wake.set() if key.startswith("identify") else None
 
         self._pool.submit(run)
-
-    def _tidy(self) -> None:
-        """Folders of attempts that are done (the farm died between its verdict and the removal) go now.
-
-        So do those of attempts that nobody knows, from before a restore: their numbers may be given again.
-        """
-        root = self._work.state / "attempts"
-        if not root.is_dir():
-            return
-        with self._work.db.read() as session:
-            alive = select(tables.Attempt.id).where(
-                tables.Attempt.host == self._work.settings.host, tables.Attempt.phase != Phase.DONE.value
-            )
-            kept = {str(id_) for id_ in session.scalars(alive)}
-        for folder in root.iterdir():
-            if folder.name.isdigit() and folder.name not in kept:
-                Supervisor(folder).kill()
-                shutil.rmtree(folder, ignore_errors=True)
 
 
 def virtual_addresses(root: Path) -> set[str]:

@@ -27,6 +27,7 @@ class Work:
     adb_port: int = 0
     stopping: threading.Event = field(default_factory=threading.Event)
     logcats: dict[int, LogcatStream] = field(default_factory=dict)  # by attempt, while they stream
+    entered: set[int] = field(default_factory=set)  # attempts that a step of this process is in
     pushes: threading.BoundedSemaphore = field(init=False)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The agent's heartbeat: this host lives, its devices were seen, and the leases held here are renewed.
+"""The agent's heartbeat: this host lives and may be given work, its devices were seen, and its leases are renewed.
 
 A thread of its own that talks to nothing but the database and the attempts' folders, so that no slow device can make
 it late.
@@ -7,11 +7,13 @@ it late.
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 import time
 
 from sqlalchemy import update
 
+from farm.domain import readiness
 from farm.domain.devices import Connection
 from farm.store import hosts, leases, tables
 from farm.work.context import Work
@@ -48,9 +50,10 @@ class Heart:
         """One sign of life; leases are renewed when their turn has come."""
         settings = self._work.settings
         due = time.monotonic() - self._renewed_at >= settings.renew_every_s
+        unready = self._unready()
         with self._work.db.session() as session:
             now = self._work.db.now(session)
-            if hosts.beat(session, settings.host, now):
+            if hosts.beat(session, settings.host, now, unready):
                 log.warning("this host had been given up for lost; it is heard of again")
             session.execute(
                 update(tables.Device)
@@ -69,3 +72,12 @@ class Heart:
                 log.warning("attempt %d cannot be told of its renewal: %s", attempt_id, error)
         if due:
             self._renewed_at = time.monotonic()
+
+    def _unready(self) -> str | None:
+        """Why this host must not be given work now. Only the local folder of attempts is asked: a mount may hang."""
+        folder = self._work.state / "attempts"
+        try:
+            free = shutil.disk_usage(folder).free
+        except OSError:
+            return None
+        return readiness.host_words(free, str(folder), self._work.settings.min_free_bytes)

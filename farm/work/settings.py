@@ -17,6 +17,7 @@ class WorkSettings:
     measure_slots: int = 1
     pushes: int = 4  # big pushes at a time
     heartbeat_every_s: float = 2.0  # host and device sightings
+    min_free_bytes: int = 256 << 20  # with less room for its attempts a host is given no work
     renew_every_s: float = 8.0  # leases: a third of farm.domain.leases.FENCE
     health_every_s: float = 5.0  # a whole health check of an idle device
     busy_health_every_s: float = 20.0  # and of one that works: a look costs it some of its time

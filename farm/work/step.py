@@ -182,15 +182,25 @@ def run_step(work: Work, attempt_id: int, phase: Phase, body: Body) -> None:
     While the database is away the step is entered again and again: what may be done then is for its row to say. The
     runner goes on meanwhile, until it fences itself.
     """
-    while True:
-        try:
-            return _run_step(work, attempt_id, phase, body)
-        except AWAY as error:
-            if not is_away(work, error):
-                raise
-            log.warning("attempt %d: %s waits for the database: %s", attempt_id, phase.value, error)
+    work.entered.add(attempt_id)
+    try:
+        while not _tried(work, attempt_id, phase, body):
             if work.stopping.wait(_AGAIN_S):
-                raise Stopping from None
+                raise Stopping
+    finally:
+        work.entered.discard(attempt_id)
+
+
+def _tried(work: Work, attempt_id: int, phase: Phase, body: Body) -> bool:
+    """Whether the step was entered and left, or passed over; False: the database is away."""
+    try:
+        _run_step(work, attempt_id, phase, body)
+        return True
+    except AWAY as error:
+        if not is_away(work, error):
+            raise
+        log.warning("attempt %d: %s waits for the database: %s", attempt_id, phase.value, error)
+        return False
 
 
 def _run_step(work: Work, attempt_id: int, phase: Phase, body: Body) -> None:

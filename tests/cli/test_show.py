@@ -113,3 +113,17 @@ def test_every_key_of_the_json_stands_in_the_documentation(farm_server: Served) 
     short = summary(detail)
     [attempt] = short["attempts"]
     assert not {key for key in (*short, *attempt, *attempt["failures"][0], *attempt["tests"]) if f'"{key}"' not in text}
+
+
+def test_what_a_lost_host_kept_is_shown_as_late_beside_the_outcome(farm_server: Served) -> None:
+    number, attempt = an_attempt(farm_server, ended=True)
+    with farm_server.farm.db.session() as session:
+        row = session.get_one(t.Attempt, attempt)
+        row.late_at, row.late_outcome, row.late_reason = (
+            farm_server.farm.db.now(session),
+            "crashed",
+            "its runner ended crashed",
+        )
+    shown = run(farm_server, "show", str(number)).out
+    assert "d1: of try 1 arrived late from local: its runner ended crashed" in shown
+    assert shown.splitlines()[0].split()[1] == "passed"

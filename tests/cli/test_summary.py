@@ -13,8 +13,24 @@ def detail(measurements: list[dict[str, Any]], cells: list[dict[str, Any] | None
     """A run with one job whose second attempt ended it."""
     lost = "the device went away (lost)"
     attempts = [
-        {"id": 1, "number": 1, "device": DEVICE, "outcome": "device-lost", "reason": "lost", "retry_reason": lost},
-        {"id": 2, "number": 2, "device": DEVICE, "outcome": "passed", "reason": None, "retry_reason": None},
+        {
+            "id": 1,
+            "number": 1,
+            "device": DEVICE,
+            "outcome": "device-lost",
+            "reason": "lost",
+            "retry_reason": lost,
+            "retried": True,
+        },
+        {
+            "id": 2,
+            "number": 2,
+            "device": DEVICE,
+            "outcome": "passed",
+            "reason": None,
+            "retry_reason": None,
+            "retried": False,
+        },
     ]
     job = {"id": 7, "device": DEVICE, "outcome": "passed", "wait_reason": None, "attempts": attempts}
     job["progress"] = {"done": 3, "known": 5}
@@ -64,6 +80,8 @@ def test_a_retry_has_its_reason_in_the_summary_and_in_a_sentence() -> None:
     assert (retry["try"], retry["outcome"], retry["reason"]) == (1, "device-lost", "the device went away (lost)")
     words = retry_words(made["jobs"][0]["attempts"][0])
     assert words == "d: try 1 ended device-lost: the device went away (lost); tried again"
+    words = retry_words(made["jobs"][0]["attempts"][0] | {"retried": False})
+    assert words.endswith("; waits to be tried again")
 
 
 def test_figures_without_a_clean_value_come_with_the_warning_not_to_compare_them() -> None:

@@ -16,7 +16,7 @@ def attempt(
 ) -> dict[str, Any]:
     return {
         "id": 10 + number, "number": number, "device": DEVICE, "phase": phase or ("done" if outcome else "execute"),
-        "outcome": outcome, "retry_reason": retry, "waiting_for": waits,
+        "outcome": outcome, "retry_reason": retry, "retried": retry is not None, "waiting_for": waits,
     }  # fmt: skip
 
 

@@ -73,3 +73,12 @@ def test_the_order_of_devices_and_hosts_does_not_matter() -> None:
     for seed in range(10):
         random.Random(seed).shuffle(fleet)
         assert wanted(fleet, hosts[::-1], T) == first
+
+
+def test_a_host_that_is_not_ready_is_an_alert_unless_nobody_hears_it() -> None:
+    full = HostState("lab", silent=False, unready="only 1.0 MB are free")
+    [alert] = wanted([good(1)], [full], T)
+    assert (alert.kind, alert.ref, alert.message) == (
+        "host-unready", "lab", "host lab is given no work: only 1.0 MB are free",
+    )  # fmt: skip
+    assert kinds([good(1)], HostState("lab", silent=True, unready="only 1.0 MB are free")) == [("host-lost", "lab")]

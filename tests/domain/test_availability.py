@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -38,3 +39,26 @@ def test_a_device_that_is_being_cleaned_and_cannot_be_reached_is_not_called_clea
     word, why = availability(device(Connection.OFFLINE, "attempt:3", released=True), NOW)
     assert word is Availability.NOT_READY
     assert why.endswith("held by attempt 3")
+
+
+def on_host(**more: object) -> DeviceFacts:
+    return replace(device(Connection.ONLINE), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("connection", list(Connection))
+def test_a_device_whose_host_is_lost_is_away_whatever_adb_said_there(connection: Connection) -> None:
+    lost = replace(device(connection), host_lost_at=NOW, seen_at=NOW - timedelta(minutes=5))
+    assert availability(lost, NOW) == (Availability.STALE, "its host local is away since 11:55 UTC")
+
+
+def test_how_long_a_host_is_away_is_told_with_its_day_and_one_never_heard_of_without() -> None:
+    days = on_host(seen_at=NOW - timedelta(days=2))
+    assert availability(days, NOW) == (Availability.STALE, "its host local is away since Nov 27, 12:00 UTC")
+    assert availability(on_host(seen_at=None), NOW) == (Availability.STALE, "its host local has not been heard of")
+
+
+def test_a_host_that_is_not_ready_keeps_its_idle_devices_from_work_and_says_why() -> None:
+    full = "only 1.0 MB are free"
+    word, why = availability(on_host(host_unready=full), NOW)
+    assert (word, why) == (Availability.NOT_READY, "its host local is not ready: only 1.0 MB are free")
+    assert availability(on_host(host_unready=full, lease_holder="attempt:1"), NOW)[0] is Availability.RUNNING

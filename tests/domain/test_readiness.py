@@ -67,3 +67,10 @@ def test_a_device_below_its_limit_by_five_degrees_is_never_held(readings: list[t
         since = readiness.hot_since(celsius, True, since, now)
         if celsius <= readiness.HOT_C - readiness.COOLED_BY_C:
             assert since is None
+
+
+def test_a_host_with_too_little_room_says_how_much_and_where_and_one_that_is_not_measured_says_nothing() -> None:
+    words = readiness.host_words(12_300_000, "/farm/attempts", 256_000_000)
+    assert words == "only 12.3 MB are free in /farm/attempts, below 256 MB: free some"
+    assert readiness.host_words(256_000_000, "/farm/attempts", 256_000_000) is None
+    assert readiness.host_words(None, "/farm/attempts", 256_000_000) is None

@@ -136,6 +136,15 @@ def test_a_retry_gives_up_when_its_device_stays_away_and_a_first_try_waits_on() 
     assert plan(NOW, [device(1, holder="attempt:2")], [job(1, pinned=1, lost_at=lost)])[1].give_ups == ()
 
 
+def test_a_retry_waits_for_a_host_that_is_away_however_long() -> None:
+    away = device(1, state=Availability.STALE)
+    lost = NOW - timedelta(days=3)
+    index, found = plan(NOW, [away], [job(1, pinned=1, lost_at=lost)])
+    assert (found.give_ups, set(index.jobs)) == ((), {("job", 1)})
+    back = apply(index, DeviceSeen(device(1)), NOW)[1]
+    assert granted(back) == {1: 1}
+
+
 def test_a_job_that_must_wait_a_moment_starts_when_the_moment_has_passed() -> None:
     due = NOW + timedelta(seconds=5)
     index, found = plan(NOW, [device(1)], [job(1, not_before=due)])

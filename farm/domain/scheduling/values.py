@@ -87,8 +87,8 @@ class PlannedDevice:
 
     @property
     def away(self) -> bool:
-        """Nobody knows when it comes back."""
-        return self.state in AWAY
+        """A retry waits for it no longer than a while. A host that is away comes back, and its devices with it."""
+        return self.state in AWAY and self.state is not Availability.STALE
 
     @property
     def usable(self) -> bool:

@@ -63,6 +63,7 @@ class HostRow:
     silent: bool
     drained: bool
     devices: int
+    unready: str | None = None  # why it must not be given work
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def fleet(session: Session, now: datetime) -> Fleet:
     found = tiles(session, now)
     per_host = Counter(tile.facts.host for tile in found)
     rows = list(session.scalars(select(tables.Host).order_by(tables.Host.name)))
-    hosts = tuple(HostRow(h.name, h.seen_at, _is_away(h, now), h.drained, per_host[h.name]) for h in rows)
+    hosts = tuple(HostRow(h.name, h.seen_at, _is_away(h, now), h.drained, per_host[h.name], h.unready) for h in rows)
     strangers = tuple(one for row in rows if not _is_away(row, now) for one in _unidentified(row))
     counts = Counter(tile.availability.value for tile in found)
     needs = tuple(tile.facts.name for tile in found if _needs_hand(tile))
@@ -128,7 +129,7 @@ def _unidentified(host: tables.Host) -> list[Unidentified]:
 
 
 def tiles(session: Session, now: datetime, device_id: int | None = None) -> tuple[Tile, ...]:
-    """A tile per device, listed ones first, by name; just one for `device_id`. Five queries."""
+    """A tile per device, listed ones first, by name; just one for `device_id`. Six queries."""
     query = select(tables.Device).order_by(
         tables.Device.listed.desc(), func.lower(tables.Device.name), tables.Device.id
     )
@@ -137,13 +138,25 @@ def tiles(session: Session, now: datetime, device_id: int | None = None) -> tupl
     ids = [row.id for row in devices]
     leases, work = _work(session, ids)
     heat = temperature_events(session, ids, now - SPARK_WINDOW, now)
-    return tuple(_tile(row, leases.get(row.id), work.get(row.id), heat.get(row.id, []), now) for row in devices)
+    hosts = {host.name: host for host in session.scalars(select(tables.Host))}
+    return tuple(
+        _tile(row, leases.get(row.id), hosts[row.host], work.get(row.id), heat.get(row.id, []), now) for row in devices
+    )
 
 
 def _tile(
-    row: tables.Device, lease: tables.Lease | None, work: Work | None, heat: Sequence[Point], now: datetime
+    row: tables.Device,
+    lease: tables.Lease | None,
+    host: tables.Host,
+    work: Work | None,
+    heat: Sequence[Point],
+    now: datetime,
 ) -> Tile:
+<<<<<<< HEAD
     facts = fact(row, lease)
+=======
+    facts = fact(row, lease, None if work is None else work.run_id, host)
+>>>>>>> mine
     word, why = availability(facts, now)
     model = model_of(facts.labels, row.type, row.name)
     run_id = None if work is None else work.run_id

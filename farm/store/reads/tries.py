@@ -27,17 +27,19 @@ class PhaseSpan:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRow:
-    """One try of a job. `late_*` is a truth that came after the first cause."""
+    """One try of a job. `late_*` is a truth that came after the first cause; with `late_at`, from its lost `host`."""
 
     id: int
     job_id: int
     number: int
     device: DeviceRef
+    host: str
     phase: str
     outcome: str | None
     reason: str | None
     late_outcome: str | None
     late_reason: str | None
+    late_at: datetime | None
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
@@ -90,11 +92,13 @@ def attempt_row(
         job_id=row.job_id,
         number=row.number,
         device=device,
+        host=row.host,
         phase=row.phase,
         outcome=row.outcome,
         reason=row.reason,
         late_outcome=row.late_outcome,
         late_reason=row.late_reason,
+        late_at=row.late_at,
         created_at=row.created_at,
         started_at=row.started_at,
         ended_at=row.ended_at,
