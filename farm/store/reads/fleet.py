@@ -152,11 +152,7 @@ def _tile(
     heat: Sequence[Point],
     now: datetime,
 ) -> Tile:
-<<<<<<< HEAD
-    facts = fact(row, lease)
-=======
-    facts = fact(row, lease, None if work is None else work.run_id, host)
->>>>>>> mine
+    facts = fact(row, lease, host)
     word, why = availability(facts, now)
     model = model_of(facts.labels, row.type, row.name)
     run_id = None if work is None else work.run_id
