@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "whoami": ("whoami", "Which farm, as whom, with what rights."),
     "devices": ("devices", "Devices, and whether they can be used now."),
     "device": ("device", "One device: quarantine, maintenance, release, check, note."),
+    "hosts": ("hosts", "Hosts, and whether they can be given work now."),
     "acquire": ("acquire", "Lease a device for a while."),
     "lease": ("lease", "Leases: list, extend, release, preempt."),
     "run": ("run", "Queue a run: a bundle, suites, devices."),
