@@ -33,6 +33,8 @@ from virtual import fleet
 PACK = Path(__file__).parent / "pack"
 #: How much the host's attempts may store where its disk can be full.
 DISK_MB = 96
+#: There a host is ready with so many bytes free.
+LITTLE = 4 << 20
 WORK: dict[str, Any] = {"online_wait_s": 10.0, "clean_wait_s": 15.0, "give_up_s": 120.0, "recovery_pace": 4.0}
 
 
@@ -51,7 +53,8 @@ class ChaosLab(Lab):
         **more: Any,
     ) -> None:
         options = {"profile": "pixel-8-pro", "servers": 2, "pack": PACK, "net": hard, **more}
-        super().__init__(postgres, 1, devices, **{**options, "work": {**WORK, **options.get("work", {})}})
+        work = {**WORK, **({"min_free_bytes": LITTLE} if hard else {}), **options.get("work", {})}
+        super().__init__(postgres, 1, devices, **{**options, "work": work})
         self._bystander, self._hard = bystander, hard
         self.gates = Gates(self.state / "gates")
         self.twins = Path(tempfile.mkdtemp(prefix="ft-"))
@@ -135,6 +138,10 @@ class ChaosLab(Lab):
         if self._filler is not None:
             self._filler.join(30)
         (self.attempts_folder / "ballast").unlink(missing_ok=True)
+
+    def folders(self) -> list[Path]:
+        """What h1 still has of attempts, those under way among them."""
+        return [path for path in self.attempts_folder.glob("*") if path.name.isdigit()]
 
     def attempt_folder(self, run: int) -> Path:
         """Where the run's newest attempt keeps its files."""

@@ -80,6 +80,7 @@ def waves(lab: ChaosLab, parts: Sequence[tuple[Fault, Sequence[Case]]], seed: st
     if bystander is not None:
         lab.ended(bystander, LONG_S)
     eventually(lambda: lab.open_leases() == 0, LONG_S, what="every lease has ended")
+    eventually(lambda: not lab.folders(), LONG_S, what="what every attempt left on its host is collected")
     lab.ready(len(lab.serials))
     rows = [_judge(lab, fault, case, seed) for fault, found in parts for case in found]
     wrong = _farm_wide(lab)
@@ -146,7 +147,7 @@ def _judge(lab: ChaosLab, fault: Fault, case: Case, seed: str) -> Row:
 
 
 def _kept(lab: ChaosLab, attempt: tables.Attempt) -> list[str]:
-    """What must be kept of an attempt that ran, and is not. What a lost host has not sent yet stays there."""
+    """What must be kept of an attempt that ran, and is not; a host that was lost sends it when it is back."""
     with lab.db.read() as session:
         names = set(session.scalars(select(tables.Artifact.name).where(tables.Artifact.attempt_id == attempt.id)))
         query = select(tables.Incident).where(
@@ -155,8 +156,10 @@ def _kept(lab: ChaosLab, attempt: tables.Attempt) -> list[str]:
         bugs = [f"{bug.summary} {bug.evidence}" for bug in session.scalars(query)]
         tests = list(session.scalars(select(tables.Test).where(tables.Test.attempt_id == attempt.id)))
     steps = {f"step-{t.test_id[-2]}.txt" for t in tests if t.outcome == "passed"}
-    wanted = {"journal.jsonl", "logcat.zst", *steps} if steps and attempt.cause != Cause.HOST_LOST.value else set()
+    wanted = {"journal.jsonl", "logcat.zst", *steps} if steps else set()
     missing = [f"attempt {attempt.id} has not kept {sorted(wanted - names)}"] if wanted - names else []
+    if wanted and attempt.cause == Cause.HOST_LOST.value and attempt.late_at is None:
+        missing.append(f"attempt {attempt.id} was lost with its host, and nobody says what arrived late")
     return [*missing, *(f"attempt {attempt.id}: {bug}" for bug in bugs)]
 
 
