@@ -28,6 +28,10 @@ TAIL = 64 * 1024
 PIECE = 256 * 1024
 
 
+#: How series begin of which a device may have dozens: they are shown when somebody asks.
+_MANY = ("temperature/", "cooling/")
+
+
 @dataclass(frozen=True, slots=True)
 class SeriesView:
     series: Series
@@ -42,6 +46,7 @@ class Charts:
     """Series on one shared axis of time; `spans` are the tests on it: (x, width, short name)."""
 
     series: tuple[SeriesView, ...]
+    more: tuple[SeriesView, ...]  # the many of one kind: each zone, each cooling device
     spans: tuple[tuple[float, float, str], ...]
     marks: tuple[tuple[float, str], ...]
     ticks: tuple[drawing.Tick, ...]
@@ -65,7 +70,10 @@ def charts(detail: AttemptDetail) -> Charts | None:
             x = axis.percent(test.began_at)
             spans.append((x, axis.percent(test.ended_at or attempt.ended_at or detail.at) - x, test.test_id))
     marks = tuple((axis.percent(i.at), i.klass) for i in detail.incidents)
-    return Charts(tuple(views), tuple(spans), marks, drawing.seconds_ticks(axis))
+    first = tuple(view for view in views if not view.series.name.startswith(_MANY))
+    return Charts(
+        first, tuple(view for view in views if view not in first), tuple(spans), marks, drawing.seconds_ticks(axis)
+    )
 
 
 def view(detail: AttemptDetail) -> dict[str, object]:
@@ -83,6 +91,8 @@ def view(detail: AttemptDetail) -> dict[str, object]:
         "groups": groups(detail.measurements),
         "facts": facts(detail.measurements),
         "charts": charts(detail),
+        "sampled": next((reason for name, reason in detail.absent if name == "sampler"), None),
+        "absent": [(name, reason) for name, reason in detail.absent if name != "sampler"],
         "timeline": timeline([attempt], {attempt.id: heat} if heat else {}, detail.at),
         "later": next(((id_, number) for id_, number, _ in detail.siblings if number > attempt.number), None),
         "siblings": [

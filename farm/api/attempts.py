@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -31,6 +32,26 @@ def show_attempt(farm: Farm, attempt_id: Id) -> dict[str, Any]:
     if found is None:
         raise not_found(f"attempt {attempt_id}", "`farm show RUN`")
     return dict(encode(found))
+
+
+@router.get("/attempts/{attempt_id}/series", summary="What the device did meanwhile, over time")
+def show_series(
+    farm: Farm,
+    attempt_id: Id,
+    name: Annotated[str | None, Query(max_length=200, description="one series; left out: all")] = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    buckets: Annotated[int, Query(ge=1, le=5000, description="stretches of equal length, at most")] = 240,
+) -> dict[str, Any]:
+    """Lowest, highest and mean value and the number of points of each stretch (`at`: seconds since the epoch); those
+    without points are left out. `absent`: series that this device could not give, and why."""
+    begin, end = (None if at is None else at.replace(tzinfo=at.tzinfo or UTC) for at in (since, until))
+    with farm.db.read() as session:
+        if session.get(Attempt, attempt_id) is None:
+            raise not_found(f"attempt {attempt_id}", "`farm show RUN`")
+        found = reads.series_between(session, attempt_id, name, begin, end, buckets)
+        absent = reads.absences(session, attempt_id)
+    return {"series": encode(found), "absent": dict(absent)}
 
 
 @router.get("/attempts/{attempt_id}/log", summary="A piece of a log", response_class=Response)

@@ -10,26 +10,25 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-import zstandard
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from farm.domain.jobs import carried
 from farm.domain.journal import Kind, Record, clip
 from farm.domain.measurements import Better, Mark, Measurement, temperature_band
 from farm.domain.outcomes import Outcome, TestOutcome
-from farm.store import clusters, runs, tables
+from farm.store import clusters, runs, series, tables
 from farm.store.bus import touch
 
 MAX_TESTS = 5000
 MAX_VALUES = 10_000
 MAX_NODES = 20_000
+MAX_ABSENT = 200
 _TEXT = 4000
 
 
@@ -160,22 +159,25 @@ def _series(scene: _Scene, record: Record) -> None:
     moments, values = fields["t"], fields["values"]
     if not moments or len(moments) != len(values):
         raise ValueError("t and values must be lists of one length")
+    if len(moments) > MAX_VALUES:
+        raise ValueError(f"a chunk of a series has at most {MAX_VALUES} points")
     shift = record.wall - record.mono  # the journal's own clock, as it stood when the record was written
-    pairs = [(float(t) + shift, float(v)) for t, v in zip(moments, values, strict=True)]
-    packed = b"".join(struct.pack("<dd", t, v) for t, v in pairs)
-    scene.session.add(
-        tables.SeriesChunk(
-            attempt_id=scene.attempt.id,
-            seq=record.seq,
-            device_id=scene.attempt.device_id,
-            name=_line(fields["name"], 200),
-            unit=_line(fields["unit"], 40),
-            began_at=_time(pairs[0][0]),
-            ended_at=_time(pairs[-1][0]),
-            count=len(pairs),
-            data=zstandard.compress(packed, 3),
-        )
-    )
+    name, unit = _line(fields["name"], 200), _line(fields["unit"], 40)
+    times, taken = [float(t) + shift for t in moments], [float(v) for v in values]
+    attempt = scene.attempt
+    scene.session.add(series.chunk(attempt.id, record.seq, attempt.device_id, name, unit, times, taken))
+    scene.changed("series")
+
+
+def _sampler(scene: _Scene, record: Record) -> None:
+    """How the device is sampled and what it does not show: what was said last counts."""
+    fields = record.fields
+    absent = {_line(k, 200): str(v)[:300] for k, v in list(dict(fields.get("absent") or {}).items())[:MAX_ABSENT]}
+    why = f": {fields['why']}" if fields.get("why") else ""
+    absent["sampler"] = f"{fields['via']} at {float(fields['hz']):g} Hz{why}"[:300]
+    a = tables.SeriesAbsence
+    scene.session.execute(delete(a).where(a.attempt_id == scene.attempt.id))
+    scene.session.add_all(a(attempt_id=scene.attempt.id, name=name, reason=reason) for name, reason in absent.items())
     scene.changed("series")
 
 
@@ -261,6 +263,7 @@ _HANDLERS: Mapping[str, _Handler] = {
     Kind.TEST_END: _test_end,
     Kind.MEASUREMENT: _measurement,
     Kind.SERIES: _series,
+    Kind.SAMPLER: _sampler,
     Kind.STAGE: _stage,
     Kind.INCIDENT: _incident,
     Kind.NOTE: _note,

@@ -17,6 +17,8 @@ from farm.store.bus import KEEP
 
 #: Most rows that one transaction deletes.
 BATCH = 500
+#: The series of attempts that ended so long ago are in as few chunks as they will ever be.
+LATELY = timedelta(hours=1)
 #: Temperature readings are all kept for so long…
 FULL_FOR = timedelta(hours=1)
 #: …then one a minute, until they are this old.

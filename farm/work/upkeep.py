@@ -9,7 +9,7 @@ from functools import partial
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from farm.store import tables, upkeep
+from farm.store import series, tables, upkeep
 from farm.work.context import Work
 
 #: Between two pieces everybody else may write.
@@ -26,6 +26,8 @@ class Upkeep:
     def once(self) -> None:
         """Everything that is due, piece by piece; ends early when the farm stops."""
         self._repeat(upkeep.prune_changes)
+        self._repeat(series.forget)
+        self._join_series()
         with self._work.db.read() as session:
             mine = tables.Device.host == self._work.settings.host
             ids = list(session.scalars(select(tables.Device.id).where(mine)))
@@ -33,6 +35,21 @@ class Upkeep:
             self._repeat(partial(_forget, device_id))
             while self._thin(device_id) and not self._work.stopping.wait(_PAUSE_S):
                 pass
+
+    def _join_series(self) -> None:
+        """Series in many small chunks, of attempts that run or have ended of late, are put together."""
+        with self._work.db.read() as session:
+            now = self._work.db.now(session)
+            a = tables.Attempt
+            recent = (a.ended_at.is_(None)) | (a.ended_at >= now - upkeep.LATELY)
+            mine = a.device_id.in_(select(tables.Device.id).where(tables.Device.host == self._work.settings.host))
+            ids = list(session.scalars(select(a.id).where(recent, mine).order_by(a.id.desc()).limit(upkeep.BATCH)))
+            crowded = series.crowded(session, ids)
+        for attempt_id, name, unit in crowded:
+            if self._work.stopping.wait(_PAUSE_S):
+                return
+            with self._work.db.session() as session:
+                series.join(session, attempt_id, name, unit)
 
     def _repeat(self, piece: Callable[[Session, datetime], int]) -> None:
         """A piece again and again, a transaction each, while it is a full one."""

@@ -9,6 +9,7 @@ import httpx
 import pytest
 import zstandard
 
+from farm.store import series
 from farm.store import tables as t
 from tests.api.rows import an_attempt
 from tests.served import Served
@@ -35,6 +36,29 @@ def log(served: Served, attempt: int, **query: object) -> httpx.Response:
     answer = served.ask("GET", f"/api/attempts/{attempt}/log", params=query)
     assert answer.status_code == 200, answer.text
     return answer
+
+
+def test_series_come_downsampled_with_what_the_device_does_not_show(served: Served) -> None:
+    attempt = an_attempt(served)
+    with served.farm.db.session() as session:
+        device = session.get_one(t.Attempt, attempt).device_id
+        times = [1_900_000_000.0 + n for n in range(100)]
+        session.add(series.chunk(attempt, 9001, device, "cpu_busy", "%", times, [float(n) for n in range(100)]))
+        session.add(t.SeriesAbsence(attempt_id=attempt, name="gpu_busy", reason="no such file on this device"))
+    answer = served.ask("GET", f"/api/attempts/{attempt}/series", params={"name": "cpu_busy", "buckets": 4}).json()
+    [found] = answer["series"]
+    assert (found["name"], found["unit"]) == ("cpu_busy", "%")
+    assert [(b["low"], b["mean"], b["high"], b["count"]) for b in found["buckets"]] == [
+        (0.0, 12.0, 24.0, 25),
+        (25.0, 37.0, 49.0, 25),
+        (50.0, 62.0, 74.0, 25),
+        (75.0, 87.0, 99.0, 25),
+    ]
+    assert answer["absent"] == {"gpu_busy": "no such file on this device"}
+    part = served.ask("GET", f"/api/attempts/{attempt}/series", params={"since": "2030-03-17T17:46:50Z"}).json()
+    assert sum(b["count"] for b in part["series"][0]["buckets"]) == 90
+    assert served.ask("GET", "/api/attempts/999999/series").status_code == 404
+    assert served.ask("GET", f"/api/attempts/{attempt}/series", params={"buckets": 0}).status_code == 422
 
 
 def test_a_live_log_is_read_on_from_where_the_last_piece_ended(served: Served) -> None:

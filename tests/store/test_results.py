@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
 from farm.domain.journal import Kind, Record
-from farm.store import results, tables
+from farm.store import results, series, tables
 from farm.store.db import Database
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -93,8 +91,9 @@ def test_a_journal_becomes_rows(db: Database, attempt: int) -> None:
         [stage] = session.scalars(select(tables.Stage))
         assert stage.began_at == datetime.fromtimestamp(NOW.timestamp() + 1, UTC)
         [chunk] = session.scalars(select(tables.SeriesChunk))
-        moments = struct.unpack("<4d", zstandard.decompress(chunk.data))
-        assert moments == (NOW.timestamp(), 30.0, NOW.timestamp() + 1, 31.5)
+        times, values = series.unpack(chunk.data)
+        assert list(times) == [NOW.timestamp(), NOW.timestamp() + 1]
+        assert list(values) == [30.0, 31.5]
         assert [i.klass for i in session.scalars(select(tables.Incident).order_by(tables.Incident.id))] == [
             "crash", "warning",
         ]  # fmt: skip

@@ -5,24 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import or_, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from farm.store import tables
+from farm.store import series, tables
 from farm.store.reads.results import MeasurementRow, TestCell, measurements, result_word, test_cells
 from farm.store.reads.runs import RunRow, run_query, run_rows
 from farm.store.reads.shared import (
-    MAX_CHUNKS,
     TEMPERATURE,
     IncidentRow,
-    Point,
     Series,
     device_refs,
     incident_rows,
-    recorded_temperatures,
+    stored_points,
     temperature_events,
     thin,
-    unpack_chunk,
 )
 from farm.store.reads.tries import AttemptRow, attempt_row, attempts_of, phase_spans
 
@@ -74,6 +71,15 @@ class LeaseRow:
 
 
 @dataclass(frozen=True, slots=True)
+class SeriesBuckets:
+    """A series as stretches of equal length."""
+
+    name: str
+    unit: str
+    buckets: tuple[series.Bucket, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptDetail:
     at: datetime
     run: RunRow
@@ -84,6 +90,7 @@ class AttemptDetail:
     incidents: tuple[IncidentRow, ...]
     artifacts: tuple[ArtifactRow, ...]
     series: tuple[Series, ...]
+    absent: tuple[tuple[str, str], ...]  # (series, why it is not there); "sampler": how the device was sampled
     siblings: tuple[tuple[int, int, str | None], ...]  # (attempt id, number, outcome) of the same job
 
 
@@ -116,6 +123,7 @@ def attempt(session: Session, attempt_id: int, now: datetime) -> AttemptDetail |
         incidents=incident_rows(incidents, devices),
         artifacts=tuple(artifacts(session, attempt_id)),
         series=_series(session, row, now),
+        absent=absences(session, attempt_id),
         siblings=tuple((a.id, a.number, a.outcome) for a in tried),
     )
 
@@ -182,15 +190,34 @@ def _series(session: Session, row: tables.Attempt, now: datetime) -> tuple[Serie
 
     What tests and sampler recorded; each chunk is bounded, and so is their number.
     """
-    heat = recorded_temperatures(session, [row.id]).get(row.id)
-    if heat is None:
+    found = {(one.name, one.unit): one for one in series.read(session, [row.id])}
+    own = found.pop((TEMPERATURE, "°C"), None)
+    heat = () if own is None or len(own.times) < 2 else stored_points(own)
+    if not heat:
         history = temperature_events(session, [row.device_id], row.created_at, row.ended_at or now)
-        heat = history.get(row.device_id, [])
-    c = tables.SeriesChunk
-    others = or_(c.name != TEMPERATURE, c.unit != "°C")
-    query = select(c.name, c.unit, c.data).where(c.attempt_id == row.id).order_by(c.began_at, c.seq)
-    points: dict[tuple[str, str], list[Point]] = {(TEMPERATURE, "°C"): heat}
-    for name, unit, data in session.execute(query.where(others).limit(MAX_CHUNKS)):
-        points.setdefault((name, unit), []).extend(unpack_chunk(data))
-    order = sorted(points, key=lambda key: (key[0] != TEMPERATURE, key))
-    return tuple(Series(*key, thin(points[key])) for key in order if points[key])
+        heat = thin(history.get(row.device_id, []))
+    rest = (Series(*key, stored_points(one)) for key, one in sorted(found.items()))
+    return (*((Series(TEMPERATURE, "°C", heat),) if heat else ()), *rest)
+
+
+def absences(session: Session, attempt_id: int) -> tuple[tuple[str, str], ...]:
+    """(series, why it is not there) of an attempt; `sampler`: how the device was sampled."""
+    a = tables.SeriesAbsence
+    query = select(a.name, a.reason).where(a.attempt_id == attempt_id).order_by(a.name)
+    return tuple((name, reason) for name, reason in session.execute(query))
+
+
+def series_between(
+    session: Session, attempt_id: int, name: str | None, since: datetime | None, until: datetime | None, buckets: int
+) -> list[SeriesBuckets]:
+    """An attempt's series, downsampled over one span that all of them share: what was asked for, else all there is."""
+    found = series.read(session, [attempt_id], name=name, since=since, until=until)
+    ends = [moment for one in found for moment in (float(one.times[0]), float(one.times[-1]))]
+    if not ends:
+        return []
+    begin = min(ends) if since is None else since.timestamp()
+    end = max(ends) if until is None else until.timestamp()
+    return [
+        SeriesBuckets(one.name, one.unit, tuple(series.downsampled(one.times, one.values, buckets, begin, end)))
+        for one in found
+    ]

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import zstandard
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from farm.store import tables
+from farm.store import series, tables
 
 #: More points than this no page shows; `thin` keeps the extremes.
 MAX_POINTS = 240
-#: Largest series chunk that is unpacked, bytes.
-_MAX_CHUNK = 4 * 1024 * 1024
-#: Most chunks of series that one page unpacks.
-MAX_CHUNKS = 500
 #: The kind under which the agent files temperature readings in a device's history, and the series of an attempt's own.
 TEMPERATURE = "temperature"
 
@@ -144,14 +138,17 @@ def thin(points: Sequence[Point], limit: int = MAX_POINTS) -> tuple[Point, ...]:
     return tuple(kept)
 
 
-def unpack_chunk(data: bytes) -> list[Point]:
-    """The points of a series chunk (zstd over little-endian float64 pairs); nothing when it cannot be read."""
-    try:
-        raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_CHUNK)
-        pairs = struct.iter_unpack("<dd", raw)
-        return [Point(datetime.fromtimestamp(t, UTC), v) for t, v in pairs]
-    except (zstandard.ZstdError, struct.error, ValueError, OverflowError, OSError):
-        return []
+def stored_points(stored: series.Stored, limit: int = MAX_POINTS) -> tuple[Point, ...]:
+    """What `thin` would leave of a stored series; only what is left becomes a value of its own."""
+    kept = range(len(stored.times))
+    if len(kept) > limit:
+        size = -(-len(kept) // (limit // 2))
+        starts = range(0, len(kept), size)
+        parts = ((start, stored.values[start : start + size]) for start in starts)
+        chosen = sorted({start + int(at) for start, part in parts for at in (part.argmin(), part.argmax())})
+    else:
+        chosen = list(kept)
+    return tuple(Point(datetime.fromtimestamp(float(stored.times[i]), UTC), float(stored.values[i])) for i in chosen)
 
 
 def temperature_events(
@@ -173,18 +170,10 @@ def temperature_events(
     return {device_id: points[::-1] for device_id, points in found.items()}
 
 
-def recorded_temperatures(session: Session, attempt_ids: Iterable[int]) -> dict[int, list[Point]]:
-    """The attempts' own series `temperature` (°C) by attempt id, oldest first: denser than the device's history.
+def recorded_temperatures(session: Session, attempt_ids: Iterable[int]) -> dict[int, tuple[Point, ...]]:
+    """The attempts' own series `temperature` (°C) by attempt id, thinned: denser than the device's history.
 
     An attempt with fewer than two points of it is left out: that is no curve.
     """
-    c = tables.SeriesChunk
-    query = (
-        select(c.attempt_id, c.data)
-        .where(c.attempt_id.in_(sorted(set(attempt_ids))), c.name == TEMPERATURE, c.unit == "°C")
-        .order_by(c.began_at, c.seq)
-    )
-    found: dict[int, list[Point]] = {}
-    for attempt_id, data in session.execute(query.limit(MAX_CHUNKS)):
-        found.setdefault(attempt_id, []).extend(unpack_chunk(data))
-    return {id_: sorted(points, key=lambda p: p.at) for id_, points in found.items() if len(points) > 1}
+    found = series.read(session, sorted(set(attempt_ids)), name=TEMPERATURE, unit="°C")
+    return {one.attempt_id: stored_points(one) for one in found if len(one.times) > 1}

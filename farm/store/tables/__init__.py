@@ -9,7 +9,7 @@ from farm.store.tables.clusters import Cluster, Signature
 from farm.store.tables.content import Artifact, Bundle, SuitePack
 from farm.store.tables.fleet import Alert, Device, DeviceEvent, DeviceNote, Fingerprint, Hold, Host
 from farm.store.tables.people import Audit, PendingLogin, Team, Token, User
-from farm.store.tables.results import Incident, JournalMark, Measurement, SeriesChunk, Stage, Test
+from farm.store.tables.results import Incident, JournalMark, Measurement, SeriesAbsence, SeriesChunk, Stage, Test
 from farm.store.tables.system import Change, Setting
 from farm.store.tables.work import Attempt, AttemptPhase, Duration, Job, Lease, Reservation, Run
 
@@ -38,6 +38,7 @@ __all__ = [
     "PendingLogin",
     "Reservation",
     "Run",
+    "SeriesAbsence",
     "SeriesChunk",
     "Setting",
     "Signature",

@@ -62,7 +62,7 @@ class Measurement(Base):
 
 
 class SeriesChunk(Base):
-    """A piece of a time series: `data` is zstd over little-endian float64 pairs (t seconds since the epoch, value)."""
+    """A piece of a time series, compressed: see `farm.store.series`."""
 
     __tablename__ = "series_chunks"
     attempt_id: Mapped[int] = mapped_column(ForeignKey("attempts.id"), primary_key=True)
@@ -74,6 +74,16 @@ class SeriesChunk(Base):
     ended_at: Mapped[datetime]
     count: Mapped[int]
     data: Mapped[bytes] = mapped_column(LargeBinary)
+    __table_args__ = (Index("ix_series_chunks_ended_at", "ended_at"),)
+
+
+class SeriesAbsence(Base):
+    """A series that a device could not give during an attempt, and why; and how it was sampled (`name` "sampler")."""
+
+    __tablename__ = "series_absences"
+    attempt_id: Mapped[int] = mapped_column(ForeignKey("attempts.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200), primary_key=True)
+    reason: Mapped[str] = mapped_column(String(300))
 
 
 class Stage(Base):

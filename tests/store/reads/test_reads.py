@@ -19,7 +19,7 @@ from farm.store.db import Database, sqlite_url
 from farm.store.reads import attempts, bundles, devices, fleet, runs
 from farm.store.reads.progress import Progress
 from farm.store.reads.results import MeasurementRow
-from farm.store.reads.shared import MAX_POINTS, Point, thin, unpack_chunk
+from farm.store.reads.shared import MAX_POINTS, Point, thin
 from tests.dashboard.seed import seed, seeded
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
@@ -347,11 +347,6 @@ def test_a_thinned_series_keeps_its_extremes_and_its_order() -> None:
     assert max(p.value for p in kept) == 500.0
     assert min(p.value for p in kept) == 0.0
     assert [p.at for p in kept] == sorted(p.at for p in kept)
-
-
-@pytest.mark.parametrize("data", [b"", b"not zstd", b"\x28\xb5\x2f\xfd\x00"])
-def test_a_chunk_that_cannot_be_read_is_no_points(data: bytes) -> None:
-    assert unpack_chunk(data) == []
 
 
 def test_the_seed_itself_is_whole(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Hosts that come back: what arrived late of a lost attempt, and why a host must not be given work"""
+"""Hosts that come back: what arrived late of a lost attempt, why a host must not be given work; series in many kinds"""
 
 from __future__ import annotations
 
@@ -18,6 +18,19 @@ def upgrade() -> None:
     op.add_column("hosts", sa.Column("unready", sa.Text(), nullable=True))
     create_clusters()
     op.add_column("attempts", sa.Column("deployment", sa.String(length=40), nullable=True))
+    create_series()
+
+
+def create_series() -> None:
+    op.create_table(
+        "series_absences",
+        sa.Column("attempt_id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("reason", sa.String(length=300), nullable=False),
+        sa.ForeignKeyConstraint(["attempt_id"], ["attempts.id"], name="fk_series_absences_attempt_id_attempts"),
+        sa.PrimaryKeyConstraint("attempt_id", "name", name="pk_series_absences"),
+    )
+    op.create_index("ix_series_chunks_ended_at", "series_chunks", ["ended_at"], unique=False)
 
 
 def create_clusters() -> None:
