@@ -39,7 +39,7 @@ def log(served: Served, attempt: int, **query: object) -> httpx.Response:
 
 
 def test_series_come_downsampled_with_what_the_device_does_not_show(served: Served) -> None:
-    attempt = an_attempt(served)
+    _, attempt = an_attempt(served)
     with served.farm.db.session() as session:
         device = session.get_one(t.Attempt, attempt).device_id
         times = [1_900_000_000.0 + n for n in range(100)]
