@@ -14,6 +14,7 @@ from dashboard.signs import Sign
 from farm.domain.devices import REMEDIES, Availability, remedy
 from farm.domain.holds import Hold
 from farm.domain.outcomes import Phase
+from farm.domain.words import count
 from farm.store.people import Scope
 from farm.store.reads import fleet as reads
 from farm.store.reads import holds as hold_reads
@@ -89,12 +90,12 @@ def _doing(tile: Tile) -> str:
         if tile.availability is Availability.QUARANTINED:
             until = tile.facts.health_until
             return f"until {until:%H:%M} UTC" if until else "until a person releases it"
-        return "" if tile.availability is Availability.READY else tile.why.replace(":", " ")
+        return "" if tile.availability is Availability.READY else tile.why
     run = f"run {work.run_id}"
     if tile.availability is not Availability.RUNNING:
         return run
     if work.phase == Phase.EXECUTE.value and work.tests_total:
-        return f"{run} · {work.tests_done} of {work.tests_total} tests"
+        return f"{run} · {work.tests_done} of {count(work.tests_total, 'test')}"
     return f"{run} · {work.phase}"
 
 
@@ -147,7 +148,7 @@ def view(fleet: Fleet, standing: list[Standing]) -> dict[str, object]:
     counts = [(numbers[word.value], label) for word, label in _COUNTS if numbers.get(word.value)]
     stopped = {one.hold.ref for one in standing if one.hold.scope == "host"}
     return {
-        "paused": holds.paused(standing, [tile.facts for tile in fleet.tiles]),
+        "paused": holds.paused(standing),
         "fleet": fleet,
         "tiles": tiles,
         "scale": scale,

@@ -85,7 +85,7 @@ def view(history: History) -> HistoryView:
 
 def _lane(name: str, spans: Sequence[Span], axis: drawing.Axis, otherwise: str = "unknown") -> Lane:
     last = next((span for span in reversed(spans) if span.ended_at is None), None)
-    now = otherwise if last is None else last.holder.replace(":", " ") if last.holder else _word(last)
+    now = otherwise if last is None else last.held_by or _word(last)
     return Lane(name, tuple(_bar(span, axis) for span in spans), now)
 
 
@@ -100,7 +100,7 @@ def _bar(span: Span, axis: drawing.Axis) -> Bar:
     word = _word(span)
     x = axis.percent(span.began_at)
     took = words.duration((end - span.began_at).total_seconds())
-    who = f" by {span.holder.replace(':', ' ')}" if span.holder and word != "cleaned" else ""
+    who = f" by {span.held_by}" if span.held_by and word != "cleaned" else ""
     lasting = "" if span.ended_at else " so far"
     title = f"{word}{who}: {took}{lasting}, from {words.exact(span.began_at)}"
     colour = _COLOURS.get(word if word == "reserved" else span.word, "warn")

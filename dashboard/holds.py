@@ -38,17 +38,9 @@ class Paused:
     busy: tuple[str, ...]
 
 
-def paused(standing: Collection[Standing], devices: Collection[DeviceFacts]) -> list[Paused]:
-    """Holds as the page lists them; a device goes by its name."""
-    names = {facts.serial: facts.name for facts in devices}
-    return [_paused(one, names) for one in standing]
-
-
-def _paused(one: Standing, names: dict[str, str]) -> Paused:
-    hold = one.hold
-    name = names.get(hold.ref, hold.ref) if hold.scope == "device" else hold.ref
-    what = "the whole farm" if hold.scope == "farm" else f"{hold.scope} {name}"
-    return Paused(hold, what, hold.ref, one.devices, tuple(busy.replace(":", " ") for busy in one.busy))
+def paused(standing: Collection[Standing]) -> list[Paused]:
+    """Holds as the page lists them."""
+    return [Paused(one.hold, one.hold.what, one.hold.ref, one.devices, one.busy) for one in standing]
 
 
 def hold_on(standing: Collection[Standing], facts: DeviceFacts) -> Hold | None:

@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse
 
 from dashboard import signs, words
 from dashboard.context import Context, Viewer
+from farm.domain.words import count
 
 HERE = Path(__file__).resolve().parent
 
@@ -92,7 +93,7 @@ class Renderer:
             env.filters[function.__name__] = function
         env.globals |= {
             "ago": words.ago,
-            "count": words.count,
+            "count": count,
             "NOT_MEASURED": words.NOT_MEASURED,
             "THIN": words.THIN,
             "of_outcome": signs.of_outcome,

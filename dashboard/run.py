@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -15,8 +16,8 @@ from dashboard.house import MAX_ID, House
 from dashboard.measured import facts, groups, stage_table
 from dashboard.signs import Sign
 from dashboard.timeline import timeline
-from dashboard.words import count
 from farm.domain.outcomes import MEANING, Blame, Colour, Outcome
+from farm.domain.words import count
 from farm.store.people import Scope
 from farm.store.reads import runs as reads
 from farm.store.reads.runs import JobRow, RunDetail
@@ -43,15 +44,17 @@ def answer(detail: RunDetail) -> tuple[Sign, str]:
             why = next((job.wait_reason for job in detail.jobs if job.wait_reason), None)
             return sign, why or "waits to be planned"
         known = detail.progress.known
-        return sign, f"{detail.progress.done} of {known} tests done" if known else "no test has begun yet"
+        return sign, f"{detail.progress.done} of {count(known, 'test')} done" if known else "no test has begun yet"
     same = [job for job in detail.jobs if job.outcome == run.outcome]
     if run.outcome == Outcome.CANCELLED.value:
         return sign, f"by {run.cancel_by}" if run.cancel_by else ""
-    where = f"on {len(same)} of {total} device{'s' if total != 1 else ''}"
+    where = f"on {len(same)} of {count(total, 'device')}"
     names = [job.device.name for job in same if job.device]
     if run.outcome == Outcome.PASSED.value or not names or len(names) > 3:
         return sign, where
-    return sign, f"{where}: {', '.join(names)}"
+    ends = [job.attempts[-1] for job in same if job.attempts]
+    whose = dict.fromkeys(end.words for end in ends if end.words and is_farm_trouble(end.outcome))
+    return sign, f"{where}: {', '.join(names)}" + (f"; {'; '.join(whose)}" if whose else "")
 
 
 def view(detail: RunDetail) -> dict[str, object]:
@@ -71,6 +74,7 @@ def view(detail: RunDetail) -> dict[str, object]:
         "waiting": [job for job in detail.jobs if not job.attempts and job.outcome is None],
         "attempts": [(job, attempt, attempt_sign(attempt)) for job in detail.jobs for attempt in job.attempts],
         "trouble": trouble,
+        "trouble_of": Counter(a.blame for a in trouble if a.blame),
         "timeline": timeline(attempts, detail.temperatures, detail.at),
         "groups": groups(detail.measurements, order),
         "facts": facts(detail.measurements, order),
@@ -104,7 +108,7 @@ def _uncollected(detail: RunDetail) -> set[int]:
 def attempt_sign(attempt: AttemptRow) -> Sign:
     """Its outcome; while it lasts, its phase."""
     if attempt.outcome is not None:
-        return signs.of_outcome(attempt.outcome)
+        return signs.of_outcome(attempt.outcome, attempt.words)
     if attempt.cancel_at is not None:
         return signs.CANCELLING
     if attempt.phase == "settle":

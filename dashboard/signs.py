@@ -32,14 +32,17 @@ CANCELLING = Sign("quarter", "muted", "cancelling")
 ABSENT = Sign("none", "muted", "not here", "not part of this device's suite")
 
 
-def of_outcome(value: str | None) -> Sign:
-    """Of an attempt, a job or a run that ended; a word that this version does not know is shown as it is."""
+def of_outcome(value: str | None, why: str | None = None) -> Sign:
+    """Of an attempt, a job or a run that ended; a word that this version does not know is shown as it is.
+
+    `why`: what is known beyond the outcome, whose it is.
+    """
     try:
         outcome = Outcome(value or "")
     except ValueError:
         return Sign("diamond", "farm", value or "no outcome", "this page does not know the outcome")
     meaning = MEANING[outcome]
-    return Sign(_DRAWN.get(meaning.shape, "dot"), meaning.colour.value, plain(outcome.value), meaning.words)
+    return Sign(_DRAWN.get(meaning.shape, "dot"), meaning.colour.value, plain(outcome.value), why or meaning.words)
 
 
 def of_run(state: str, outcome: str | None, cancelling: bool = False) -> Sign:

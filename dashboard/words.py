@@ -97,8 +97,3 @@ def exact(at: datetime) -> str:
 def iso(at: datetime) -> str:
     """For the `datetime` attribute."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds")
-
-
-def count(number: int, noun: str, plural: str | None = None) -> str:
-    """`1 device`, `3 devices`."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from farm.domain.words import count
 from farm.server import AlreadyRunning, lock
 from farm.settings import Settings, SettingsError, load
 from farm.store import backup
@@ -49,7 +50,7 @@ def _save(settings: Settings, file: Path, files: bool) -> str:
         db.close()
     lacking = f" {len(head['lacking'])} of them were not in the store." if head["lacking"] else ""
     what = "with their files" if files else "as a list: back up the artifact store too"
-    return f"{file}: {_counted(head)}, {len(head['artifacts'])} artifacts {what}.{lacking}"
+    return f"{file}: {_counted(head)}, {count(len(head['artifacts']), 'artifact')} {what}.{lacking}"
 
 
 def _restore(settings: Settings, file: Path) -> str:
@@ -67,7 +68,9 @@ def _restore(settings: Settings, file: Path) -> str:
 def _counted(head: dict[str, object]) -> str:
     rows = head["tables"]
     assert isinstance(rows, dict)
-    return f"{rows['runs']} runs, {rows['devices']} devices, {sum(rows.values())} rows in all"
+    return (
+        f"{count(rows['runs'], 'run')}, {count(rows['devices'], 'device')}, {count(sum(rows.values()), 'row')} in all"
+    )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from farm.domain.causes import Cause, cause_of
 from farm.domain.journal import Kind, Record
 from farm.domain.outcomes import Outcome, TestOutcome
+from farm.domain.words import count
 from runner.gate import UNFINISHED_CAUSES
 from runner.watch import Stop
 
@@ -112,7 +113,7 @@ def _by_tests(
         return Verdict(Outcome.FAILED, f"{missing[0]} and {len(missing) - 1} more were not run", counts)
     if not final and not finished:
         return Verdict(Outcome.FAILED, "no test was found: check the suites' paths and the tests' names", counts)
-    return Verdict(Outcome.PASSED, f"{len(final)} tests", counts)
+    return Verdict(Outcome.PASSED, count(len(final), "test"), counts)
 
 
 def death(exit_code: int) -> str:

@@ -9,7 +9,7 @@ import click
 
 from farm.cli.client import Client, connect
 from farm.cli.errors import CliError
-from farm.cli.output import note, print_json
+from farm.cli.output import moment, note, print_json
 from farm.cli.signals import stopped_by_signals
 from farm.cli.spans import span
 from farm.domain.outcomes import ExitCode
@@ -44,7 +44,8 @@ def command(
     if as_json:
         print_json(found)
         return 0
-    print(f"{lease['device']['name']}  {lease['device']['serial']}  lease {lease['id']} until {lease['ends_at']}")
+    print(f"{lease['device']['name']}  {lease['device']['serial']}  lease {lease['id']} ", end="")
+    print(f"until {moment(lease['ends_at'])}")
     note(f"Give it back with `farm lease release {lease['id']}`.")
     return 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import Any
 
@@ -10,25 +9,13 @@ import click
 
 from farm.cli.client import connect, segment
 from farm.cli.errors import CliError
-from farm.cli.output import figure, note, print_json
+from farm.cli.output import figure, moment, note, print_json
 from farm.cli.reason import FOR_DEVICE, reason_option
+from farm.cli.spans import span
 from farm.domain.outcomes import ExitCode
 
-_UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 #: A look takes a second or two; a device that does not answer takes it twenty.
 _CHECK_S = 60.0
-
-
-class Duration(click.ParamType[float]):
-    """`90s`, `30m`, `2h`, `3d`: seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s*(s|min|m|h|d)", str(value).strip())
-        if found is None:
-            self.fail(f"{value!r} is no duration: write 90s, 30m, 2h or 3d", param, ctx)
-        return float(found[1]) * _UNITS[found[2]]
 
 
 @click.group("device")
@@ -39,7 +26,7 @@ def command() -> None:
 @command.command("quarantine")
 @click.argument("name")
 @reason_option("Shown wherever the device is.", FOR_DEVICE)
-@click.option("--for", "lasts", type=Duration(), help="90s, 30m, 2h, 3d; without it: until it is released.")
+@click.option("--for", "lasts", callback=span, metavar="SPAN", help="30m, 2h, 3d; without it: until it is released.")
 def quarantine(name: str, reason: str, lasts: float | None) -> int:
     """No new work on NAME; what runs goes on."""
     return _tell(connect().post(_path(name, "quarantine"), {"reason": reason, "for_s": lasts}))
@@ -120,6 +107,6 @@ def _path(name: str, what: str) -> str:
 
 
 def _tell(standing: dict[str, Any]) -> int:
-    until = f" until {standing['until']}" if standing["until"] else ""
+    until = f" until {moment(standing['until'])}" if standing["until"] else ""
     note(f"{standing['name']}: {standing['health']}{until} ({standing['reason']})")
     return 0

@@ -78,8 +78,7 @@ def _row(device: dict[str, Any]) -> list[object]:
     state = device["availability"]
     pool = facts["pool"] or ("" if facts["listed"] else "unlisted")
     temperature = "?" if ready["temperature_c"] is None else f"{ready['temperature_c']:.0f}"
-    why = device["held_by"] if device["why"] == facts["lease_holder"] and device["held_by"] else device["why"]
     return [
-        facts["name"], model, cell(state, STYLES.get(state, "yellow")), why,
+        facts["name"], model, cell(state, STYLES.get(state, "yellow")), device["why"],
         temperature, battery, pool, facts["serial"],
     ]  # fmt: skip

@@ -10,13 +10,16 @@ import click
 
 from farm.cli.client import Client, connect
 from farm.cli.errors import CliError
-from farm.cli.output import note, print_json, table
+from farm.cli.output import moment, note, print_json, table
 from farm.cli.reason import FOR_HOLD, reason_option
 from farm.cli.spans import span
 from farm.domain.outcomes import ExitCode
+from farm.domain.words import count
 
 _SCOPES = ("device", "host", "pool", "farm")
 _POLL_S = 1.0
+#: Of those that still work so many are named.
+_NAMED = 5
 
 _Command = Callable[..., int]
 
@@ -24,6 +27,15 @@ _Command = Callable[..., int]
 def _target(function: _Command) -> _Command:
     function = click.argument("name", required=False)(function)
     return click.argument("scope", type=click.Choice(_SCOPES))(function)
+
+
+def _options(function: _Command) -> _Command:
+    """What `pause` and `drain` have in common."""
+    function = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")(function)
+    ends = "Ends by itself, for example after 2h; without it: when somebody resumes it."
+    function = click.option("--for", "for_s", callback=span, metavar="SPAN", help=ends)(function)
+    function = reason_option("Whoever waits is shown it.", FOR_HOLD)(function)
+    return _target(function)
 
 
 def _named(scope: str, name: str | None) -> str:
@@ -37,32 +49,40 @@ def _named(scope: str, name: str | None) -> str:
 
 
 @click.command("pause")
-@_target
-@reason_option("Whoever waits is shown it.", FOR_HOLD)
-@click.option("--for", "for_s", callback=span, metavar="SPAN", help="Ends by itself, for example after 2h.")
-@click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
+@_options
 def pause(scope: str, name: str | None, reason: str, for_s: float | None, as_json: bool) -> int:
-    """No new work on a device, host, pool or the whole farm. What runs goes on."""
+    """No new work on a device, host, pool or the whole farm. What runs goes on; see `farm drain` to wait for that."""
     held = _place(connect(), scope, _named(scope, name), reason, for_s)
     if as_json:
         print_json(held)
         return 0
-    note(f"{held['words']}. Nothing new starts on its {held['devices']} devices; {len(held['busy'])} still work.")
+    note(f"{_words(held)}.")
+    busy = f"; still at work: {_busy(held)}" if held["busy"] else ""
+    note(f"Nothing new starts on {count(held['devices'], 'device')}{busy}.")
     return 0
 
 
 @click.command("drain")
-@_target
-@reason_option("Whoever waits is shown it.", FOR_HOLD)
-@click.option("--wait", "limit", callback=span, metavar="SPAN", default="0s", help="Wait so long until nothing runs.")
-@click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
-def drain(scope: str, name: str | None, reason: str, limit: float, as_json: bool) -> int:
-    """As `farm pause`; with --wait it returns once nothing runs there (exit code 4 when that takes longer)."""
+@_options
+@click.option(
+    "--wait",
+    "limit",
+    callback=span,
+    metavar="SPAN",
+    default="4h",
+    show_default=True,
+    help="Wait at most so long until nothing runs there; 0s: do not wait.",
+)
+def drain(scope: str, name: str | None, reason: str, for_s: float | None, as_json: bool, limit: float) -> int:
+    """As `farm pause`, and wait until nothing runs there any more: exit code 0 then, 4 when that takes longer.
+
+    The pause stays when the wait is over or is broken off; `farm resume` lifts it.
+    """
     client, ref = connect(), _named(scope, name)
-    held = _place(client, scope, ref, reason, None)
+    held = _place(client, scope, ref, reason, for_s)
     until, said = time.monotonic() + limit, ""
     while held["busy"] and time.monotonic() < until:
-        words = f"waits for {', '.join(held['busy'][:5])}"
+        words = f"{_words(held)}. Waits for {_busy(held)}"
         if words != said:
             note(words)
             said = words
@@ -71,9 +91,9 @@ def drain(scope: str, name: str | None, reason: str, limit: float, as_json: bool
     if as_json:
         print_json(held)
     elif not held["busy"]:
-        note(f"{held['words']}. Nothing runs there any more.")
+        note(f"{_words(held)}. Nothing runs there any more.")
     else:
-        note(f"{held['words']}. Still at work: {', '.join(held['busy'][:5])}; `farm drain … --wait 1h` waits for them.")
+        note(f"{_words(held)}. Still at work: {_busy(held)}.")
     return int(ExitCode.WAIT_EXPIRED) if held["busy"] and limit else 0
 
 
@@ -88,11 +108,10 @@ def resume(scope: str, name: str | None, as_json: bool) -> int:
         return 0
     what = "the farm" if scope == "farm" else f"{scope} {name}"
     lifted = gone["lifted"]
-    note(
-        f"{what} was not held."
-        if not lifted
-        else f"{what} is given work again: {', '.join(h['reason'] for h in lifted)}"
-    )
+    if not lifted:
+        note(f"{what} was not held.")
+        return 0
+    note(f"{lifted[0]['what']} is given work again: {', '.join(hold['reason'] for hold in lifted)}")
     return 0
 
 
@@ -112,12 +131,24 @@ def command(as_json: bool) -> int:
 
 
 def _row(entry: dict[str, Any]) -> list[object]:
+    until = entry["hold"]["until"]
     return [
         entry["words"],
         entry["devices"],
         ", ".join(entry["busy"]) or "—",
-        entry["hold"]["until"] or "lifted by hand",
+        moment(until) if until else "somebody resumes it",
     ]
+
+
+def _words(held: dict[str, Any]) -> str:
+    """`device d1 is paused by ada: new cable, until 14:05 (in 2 h)`."""
+    until = held["hold"]["until"]
+    return f"{held['words']}, until {moment(until)}" if until else str(held["words"])
+
+
+def _busy(held: dict[str, Any]) -> str:
+    more = len(held["busy"]) - _NAMED
+    return ", ".join(held["busy"][:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _place(client: Client, scope: str, name: str, reason: str, for_s: float | None) -> dict[str, Any]:
@@ -127,9 +158,10 @@ def _place(client: Client, scope: str, name: str, reason: str, for_s: float | No
 
 
 def _again(client: Client, held: dict[str, Any]) -> dict[str, Any]:
-    """The hold as it stands now."""
-    named = {"scope": held["hold"]["scope"], "name": held["hold"]["ref"]}
-    for entry in client.get("/api/holds", named)["holds"]:
-        if entry["hold"]["id"] == held["hold"]["id"]:
+    """The hold as it stands now. Raises CliError CANCELLED when it stands no more."""
+    hold = held["hold"]
+    for entry in client.get("/api/holds", {"scope": hold["scope"], "name": hold["ref"]})["holds"]:
+        if entry["hold"]["id"] == hold["id"]:
             return dict(entry)
-    raise CliError(f"somebody has lifted it: {held['words']}", "`farm holds` lists what is held", ExitCode.CANCELLED)
+    over = "its time is over" if hold["until"] else "somebody has lifted it"
+    raise CliError(f"{over}: {held['words']}", "`farm holds` lists what is held", ExitCode.CANCELLED)

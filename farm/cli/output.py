@@ -79,6 +79,14 @@ def ago(iso: str | None, now: datetime | None = None) -> str:
     return f"{duration(max(0.0, seconds))} ago"
 
 
+def moment(iso: str, now: datetime | None = None) -> str:
+    """`14:05 (in 2 h)`, `Dec 2 14:05 (3 d ago)`: a time on this machine's clock, with its day unless that is today."""
+    at, now = parse_time(iso).astimezone(), (now or datetime.now(UTC)).astimezone()
+    day = "" if at.date() == now.date() else f"{at:%b} {at.day} "
+    left = (at - now).total_seconds()
+    return f"{day}{at:%H:%M} ({f'in {duration(left)}' if left >= 0 else f'{duration(-left)} ago'})"
+
+
 def parse_time(iso: str) -> datetime:
     return datetime.fromisoformat(iso)
 
@@ -93,11 +101,6 @@ def duration(seconds: float | None) -> str:
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
     return "—"
-
-
-def count(number: int, what: str) -> str:
-    """`1 file`, `2 files`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def size(count: float) -> str:

@@ -10,7 +10,9 @@ import click
 
 from farm.cli.errors import CliError
 from farm.cli.output import duration, note, print_json, table
+from farm.domain.names import did_you_mean
 from farm.domain.outcomes import ExitCode
+from farm.domain.words import count
 
 #: Largest scenario that is read, bytes.
 MAX_FILE = 256 * 1024 * 1024
@@ -33,11 +35,11 @@ def command(file: Path, weights: tuple[str, ...], as_json: bool) -> int:
     """
     from farm.domain.simulation import FarmPolicy, Result, ScenarioError, read_scenario, simulate
 
-    shares = dict(_weight(text) for text in weights)
     try:
         scenario = read_scenario(_load(file))
     except ScenarioError as wrong:
         raise CliError(f"{file}: {wrong}", "see `farm simulate --help` for the format", ExitCode.REFUSED) from None
+    shares = _shares(weights, {job.team for job in scenario.jobs})
     schedule, lost = simulate(scenario, FarmPolicy(scenario.devices, scenario.jobs, shares))
     document = Result(scenario, schedule, lost).document()
     if as_json:
@@ -61,6 +63,18 @@ def _load(file: Path) -> Any:
         raise CliError(f"{file} is no JSON: {error}", code=ExitCode.REFUSED) from None
 
 
+def _shares(weights: tuple[str, ...], teams: set[str]) -> dict[str, float]:
+    """Weight by team. Raises CliError for one that the scenario does not know: it would change nothing."""
+    shares: dict[str, float] = {}
+    for team, weight in map(_weight, weights):
+        if team not in teams:
+            known = ", ".join(sorted(teams)[:10]) + (" …" if len(teams) > 10 else "")
+            near = did_you_mean(team, teams) or (f"its teams: {known}" if teams else "it has no job")
+            raise CliError(f"--weight: no job of the scenario is of a team {team!r}", near, ExitCode.REFUSED)
+        shares[team] = weight
+    return shares
+
+
 def _weight(text: str) -> tuple[str, float]:
     team, _, figure = text.partition("=")
     try:
@@ -78,8 +92,9 @@ def _print(summary: dict[str, Any]) -> None:
         return
     busy = "—" if summary["busy"] is None else f"{summary['busy']:.0%}"
     print(
-        f"{summary['jobs']} jobs on {summary['devices']} devices end after {duration(summary['makespan_s'])}; "
-        f"the devices are busy {busy} of that; {summary['lost']} runs were cut off by failures."
+        f"{count(summary['jobs'], 'job')} on {count(summary['devices'], 'device')}, over after "
+        f"{duration(summary['makespan_s'])}; busy for {busy} of that; "
+        f"cut off by failures: {count(summary['lost'], 'run')}."
     )
     rows = [("all", "", summary["wait_s"])]
     rows += [("class", name, spread) for name, spread in summary["wait_s_by_class"].items()]

@@ -26,14 +26,19 @@ def exit_words(short: Mapping[str, Any]) -> str:
     code, outcome = exit_code(short["outcome"]), short["outcome"]
     if not code:
         return ""
-    try:
-        words = MEANING[Outcome(outcome or "")].words
-    except ValueError:
-        words = "this command does not know that outcome" if outcome else "it has no outcome"
+    said = dict.fromkeys(a["words"] for a in short["attempts"] if a["outcome"] == outcome and a["words"])
+    words = "; ".join(said) or ("it has no outcome" if outcome is None else _meaning(outcome))
     devices = [a["device"] for a in short["attempts"] if a["outcome"] == outcome and a["device"]]
     where = f" on {', '.join(devices[:3])}" + (f" and {len(devices) - 3} more" if devices[3:] else "")
     name = ExitCode(code).name.lower().replace("_", " ")
     return f"Exit code {code} ({name}): run {short['id']} ended {outcome}{where if devices else ''}: {words}."
+
+
+def _meaning(outcome: str) -> str:
+    try:
+        return MEANING[Outcome(outcome)].words
+    except ValueError:
+        return "this command does not know that outcome"
 
 
 def retry_words(attempt: Mapping[str, Any]) -> str:
@@ -82,6 +87,8 @@ def _attempt(job: Mapping[str, Any], detail: Mapping[str, Any]) -> dict[str, Any
         "tries": len(job["attempts"]),
         "retries": [_retry(entry) for entry in job["attempts"] if entry["retry_reason"]],
         "outcome": job["outcome"],
+        "words": attempt["words"] if attempt and attempt["outcome"] == job["outcome"] else None,
+        "blame": attempt["blame"] if attempt and attempt["outcome"] == job["outcome"] else None,
         "reason": (attempt["reason"] if attempt else None) or job["wait_reason"],
         "progress": job["progress"],
         "tests": _counts(job, detail),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from farm.cli.client import connect
-from farm.cli.output import ago, note, print_json, table
+from farm.cli.output import ago, moment, note, print_json, table
 from farm.cli.whoami import quota
 
 SCOPES = ["read", "submit", "reserve", "operate", "admin"]
@@ -33,7 +33,8 @@ def list_tokens(everybody: bool, as_json: bool) -> int:
         (
             [
                 token["id"], token["name"], token["user"], token["team"], ", ".join(token["scopes"]), quota(token),
-                ago(token["used_at"]) if token["used_at"] else "never", (token["expires_at"] or "when revoked")[:16],
+                ago(token["used_at"]) if token["used_at"] else "never",
+                moment(token["expires_at"]) if token["expires_at"] else "when revoked",
             ]
             for token in found["tokens"]
         ),

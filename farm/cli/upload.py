@@ -18,12 +18,13 @@ from typing import IO, Any, cast
 
 from farm.cli.client import Client, HttpError
 from farm.cli.errors import CliError
-from farm.cli.output import count, note, size
+from farm.cli.output import note, size
 from farm.domain.bundles import bundle_paths, read_bundle
 from farm.domain.executables import HEAD, misfits
 from farm.domain.manifests import ManifestError, normal_mode
 from farm.domain.outcomes import ExitCode
 from farm.domain.packs import read_pack, takes_file, takes_folder
+from farm.domain.words import count
 
 BLOCK = 1 << 20
 _MAX_TEXT = 1 << 20
@@ -47,7 +48,9 @@ def read_bundle_folder(folder: Path) -> Packed:
     packed = _pack(folder, declared, sorted(bundle_paths(declared)))
     misfit = misfits(packed.manifest, lambda path: _head(folder / path))
     if misfit:
-        raise CliError("; ".join(misfit), "make the file what bundle.yaml says of it, or the other way", ExitCode.REFUSED)
+        raise CliError(
+            "; ".join(misfit), "make the file what bundle.yaml says of it, or the other way", ExitCode.REFUSED
+        )
     return packed
 
 

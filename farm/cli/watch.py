@@ -19,6 +19,7 @@ from farm.cli.errors import CliError
 from farm.cli.output import cell, note, outcome_text
 from farm.cli.summary import retry_words
 from farm.domain.outcomes import ExitCode, Outcome
+from farm.domain.words import count
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -163,7 +164,7 @@ class Lines:
             self._say(line)
         for row in progress_of(detail):
             state = row["outcome"] or row["phase"]
-            tests = f" {row['done']}/{row['total']} tests" if row["total"] else ""
+            tests = f" {row['done']}/{count(row['total'], 'test')}" if row["total"] else ""
             line = f"{row['device']}: {state}{tests}"
             waits = f" ({row['waits']})" if row["waits"] and not row["outcome"] else ""
             news = line + _FIGURE.sub("", waits)  # a temperature that falls is none

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from farm.cli.client import connect
 from farm.cli.output import print_json, table
+from farm.domain.words import count
 
 
 @click.command("whoami")
@@ -24,10 +27,10 @@ def command(as_json: bool) -> int:
     return 0
 
 
-def quota(holder: dict[str, object]) -> str:
+def quota(holder: dict[str, Any]) -> str:
     """`2 devices, 40 waiting`; `no limit`."""
     parts = (
-        f"{holder['max_devices']} devices" if holder["max_devices"] is not None else "",
-        f"{holder['max_waiting']} waiting" if holder["max_waiting"] is not None else "",
+        None if (most := holder["max_devices"]) is None else count(most, "device"),
+        None if (most := holder["max_waiting"]) is None else f"{most} waiting",
     )
     return ", ".join(filter(None, parts)) or "no limit"

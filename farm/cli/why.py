@@ -8,6 +8,7 @@ import click
 
 from farm.cli.client import connect
 from farm.cli.output import cell, duration, note, parse_time, print_json, table
+from farm.domain.words import count
 
 
 @click.command("why")
@@ -49,19 +50,15 @@ def print_why(told: dict[str, Any]) -> None:
     if off["median_error_s"] is None:
         print("how good such estimates are is not known yet")
     else:
-        print(f"half of the last {off['n']} estimates were off by at most {duration(off['median_error_s'])}")
+        judged = count(off["n"], "estimate")
+        print(f"half of the last {judged} were off by at most {duration(off['median_error_s'])}")
     if told["candidates"]:
         table(
             ("DEVICE", "IS", "WHY", "FREE IN", ""),
-            ([c["name"], c["state"], _why(c), _until(c, now), _avoided(c)] for c in told["candidates"]),
+            ([c["name"], c["state"], c["why"], _until(c, now), _avoided(c)] for c in told["candidates"]),
         )
     if told["more_candidates"]:
         note(f"and {told['more_candidates']} more")
-
-
-def _why(candidate: dict[str, Any]) -> str:
-    named = candidate["held_by"] if candidate["why"] == candidate["holder"] else None
-    return str(named or candidate["why"])
 
 
 def _until(candidate: dict[str, Any], now: str) -> object:

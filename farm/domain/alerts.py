@@ -74,7 +74,8 @@ def wanted(members: Iterable[Member], hosts: Iterable[HostState], now: datetime)
 def _of_host(host: HostState, its: Sequence[Member], now: datetime) -> list[Wanted]:
     found: list[Wanted] = []
     if host.silent and its:
-        words = f"host {host.name} is silent: none of its {len(its)} devices can be used. Does its agent run?"
+        none = "its device cannot" if len(its) == 1 else f"none of its {len(its)} devices can"
+        words = f"host {host.name} is silent: {none} be used. Does its agent run?"
         found.append(Wanted(HOST_LOST, host.name, words, {"devices": [m.name for m in its]}))
     elif (struck := _struck_together(its, now)) is not None:
         names = ", ".join(m.name for m in struck[:6]) + (f" and {len(struck) - 6} more" if len(struck) > 6 else "")

@@ -40,11 +40,17 @@ class Cause(StrEnum):
     LEASE_END = "lease-end"  # the hard end of the lease
     PREEMPTED = "preempted"  # an operator took the device
     FARM_BUG = "farm-bug"
+    NO_MEMORY = "no-memory"  # the precheck: its predicted peak does not fit
+    NOT_PERMITTED = "not-permitted"  # the precheck: nothing can be written or started there
+    DEVICE_LACKS = "device-lacks"  # the precheck: something that the engine needs is not there
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What follows from an attempt's end. `max_retries` counts tries after the first, per outcome."""
+    """What follows from an attempt's end. `max_retries` counts tries after the first, per outcome.
+
+    `words` say what happened and, where that is not the outcome's own meaning, whose it is.
+    """
 
     blame: Blame
     retry: Retry
@@ -71,6 +77,8 @@ _DEPLOY = frozenset({Outcome.DEPLOY_FAILED})
 _INFRA = frozenset({Outcome.INFRA_ERROR})
 _LOST = frozenset({Outcome.DEVICE_LOST})
 _NO_DEVICE_FAULT = HealthEffect.NONE
+#: An infra-error says nothing by itself: whose it is does.
+_FAILED = {Blame.DEVICE: "the device failed", Blame.HOST: "the host failed", Blame.FARM: "the farm failed"}
 
 CAUSES: dict[Cause, CauseMeaning] = {
     Cause.STORAGE_FULL: CauseMeaning(
@@ -151,7 +159,19 @@ CAUSES: dict[Cause, CauseMeaning] = {
         max_retries=5, health=_NO_DEVICE_FAULT,
     ),
     Cause.FARM_BUG: CauseMeaning(
-        22, _INFRA, Blame.FARM, "the farm failed", "report it with the farm's log", health=_NO_DEVICE_FAULT
+        22, _INFRA, Blame.FARM, "an error of its own", "report it with the farm's log", health=_NO_DEVICE_FAULT
+    ),
+    Cause.NO_MEMORY: CauseMeaning(
+        23, frozenset({Outcome.REFUSED}), Blame.USER, "its memory is too small for the model",
+        "choose a device with more memory, a smaller model or a shorter context", retry=False, health=_NO_DEVICE_FAULT,
+    ),
+    Cause.NOT_PERMITTED: CauseMeaning(
+        24, frozenset({Outcome.REFUSED}), Blame.DEVICE, "nothing can be written or started in its work folder",
+        "look at the rights of /data/local/tmp and at its SELinux mode", retry=False, health=_NO_DEVICE_FAULT,
+    ),
+    Cause.DEVICE_LACKS: CauseMeaning(
+        25, frozenset({Outcome.REFUSED}), Blame.USER, "it lacks what the engine needs",
+        "see the failed check; choose devices that have it", retry=False, health=_NO_DEVICE_FAULT,
     ),
 }  # fmt: skip
 
@@ -165,7 +185,7 @@ def ruling(outcome: Outcome, cause: Cause | None = None) -> Ruling:
     """Blame, retry and health effect of an end. A cause that does not belong to the outcome changes nothing."""
     row = MEANING[outcome]
     if cause is None or not fits(outcome, cause):
-        return Ruling(row.blame, row.retry, row.max_retries, row.health, row.words)
+        return Ruling(row.blame, row.retry, row.max_retries, row.health, _words(outcome, row.blame, None))
     fine = CAUSES[cause]
     retry = row.retry if fine.retry else Retry.NO
     most = row.max_retries if fine.max_retries is None else fine.max_retries
@@ -174,8 +194,24 @@ def ruling(outcome: Outcome, cause: Cause | None = None) -> Ruling:
         retry,
         0 if retry is Retry.NO else most,
         row.health if fine.health is None else fine.health,
-        f"{row.words}: {fine.words}",
+        _words(outcome, fine.blame, cause),
     )
+
+
+def _words(outcome: Outcome, blame: Blame, cause: Cause | None) -> str:
+    """`the host failed: the runner died`, `the device went away: adb lists it no more`, `the engine crashed`."""
+    if cause is Cause.PREEMPTED:
+        return CAUSES[cause].words  # nothing failed
+    words = _FAILED.get(blame, MEANING[outcome].words) if outcome is Outcome.INFRA_ERROR else MEANING[outcome].words
+    return words if cause is None else f"{words}: {CAUSES[cause].words}"
+
+
+def end_words(outcome: str | None, cause: str | None = None) -> str:
+    """What a stored end says, in words; a word of a newer farm is shown as it is."""
+    try:
+        return ruling(Outcome(outcome or ""), cause_of(cause)).words
+    except ValueError:
+        return outcome or "it ended without an outcome"
 
 
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})

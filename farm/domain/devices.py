@@ -111,6 +111,7 @@ class DeviceFacts:
     health_until: datetime | None = None
     readiness: Readiness = Readiness()
     lease_holder: str | None = None  # "attempt:17", "reservation:4"
+    held_by: str | None = None  # the same, as people know it: run, user, team
     lease_released: bool = False
     infra_errors: int = 0  # recent
     last_bundle: str | None = None
@@ -155,8 +156,8 @@ def availability(device: DeviceFacts, now: datetime) -> tuple[Availability, str]
         if device.lease_released:
             return Availability.CLEANING, "being cleaned after its last holder"
         if device.lease_holder.startswith("reservation:"):
-            return Availability.RESERVED, device.lease_holder
-        return Availability.RUNNING, device.lease_holder
+            return Availability.RESERVED, holder_words(device)
+        return Availability.RUNNING, holder_words(device)
     if device.host_unready is not None:
         return Availability.NOT_READY, f"its host {device.host} is not ready: {device.host_unready}"
     unready = why_not_ready(device.readiness, now)
@@ -179,7 +180,12 @@ def _held(device: DeviceFacts) -> str:
     """Who has the lease of a device that cannot be reached: it is not lost with the cable."""
     if device.lease_holder is None:
         return ""
-    return f"; its lease is held by {device.lease_holder.replace(':', ' ')}"
+    return f"; its lease is held by {holder_words(device)}"
+
+
+def holder_words(device: DeviceFacts) -> str:
+    """Who has its lease, as people know them."""
+    return device.held_by or (device.lease_holder or "nobody").replace(":", " ")
 
 
 def why_not_ready(measured: Readiness, now: datetime) -> str | None:

@@ -15,7 +15,10 @@ SCOPES = ("device", "host", "pool", "farm")
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """`ref`: the device's serial, the host's or pool's name; empty for the farm. `until` None: until it is lifted."""
+    """`ref`: the device's serial, the host's or pool's name; empty for the farm. `until` None: until it is lifted.
+
+    `called`: what people call a device whose serial `ref` is; None where that is the same.
+    """
 
     id: int
     scope: str
@@ -24,6 +27,12 @@ class Hold:
     by: str
     at: datetime
     until: datetime | None = None
+    called: str | None = None
+
+    @property
+    def what(self) -> str:
+        """`host lab-2`, `device husky-1`, `the farm`."""
+        return "the farm" if self.scope == "farm" else f"{self.scope} {self.called or self.ref}"
 
     def names(self, serial: str, host: str, pool: str | None) -> bool:
         wanted = {"device": serial, "host": host, "pool": pool, "farm": ""}
@@ -31,8 +40,7 @@ class Hold:
 
     def words(self) -> str:
         """`host lab-2 is paused by ada: new cable`."""
-        what = "the farm" if self.scope == "farm" else f"{self.scope} {self.ref}"
-        return f"{what} is paused by {self.by}: {self.reason}"
+        return f"{self.what} is paused by {self.by}: {self.reason}"
 
 
 def holding(holds: Iterable[Hold], serial: str, host: str, pool: str | None) -> Hold | None:

@@ -149,7 +149,7 @@ MEANING: dict[Outcome, Meaning] = {
         Colour.FARM,
         "◇",
         ExitCode.FARM_TROUBLE,
-        "the farm failed",
+        "it could not be carried out",
         retry=Retry.ELSEWHERE,
         max_retries=1,
         health=HealthEffect.SUSPECT,

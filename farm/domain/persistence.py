@@ -6,6 +6,8 @@ is wrong is wrong everywhere, and each further try only keeps devices from other
 
 from __future__ import annotations
 
+from farm.domain.words import count
+
 ERRORS = (3, 0.10)  # so many, and so much of the tests
 LOST = (2, 0.05)  # so many, and so much of the devices
 
@@ -13,7 +15,7 @@ LOST = (2, 0.05)  # so many, and so much of the devices
 def why_give_up(*, errors: int, tests: int, lost: int, devices: int) -> str | None:
     """Why the run stops trying, None: it goes on. `lost` counts devices, not attempts."""
     if errors > ERRORS[0] + ERRORS[1] * tests:
-        return f"{errors} errors over {tests} tests are more than {ERRORS[0]} and {ERRORS[1]:.0%} of the tests"
+        return f"{count(errors, 'error')} over {count(tests, 'test')} are more than {ERRORS[0]} and {ERRORS[1]:.0%} of the tests"
     if lost > LOST[0] + LOST[1] * devices:
-        return f"{lost} of {devices} devices were lost, more than {LOST[0]} and {LOST[1]:.0%} of the devices"
+        return f"{lost} of {count(devices, 'device')} were lost, more than {LOST[0]} and {LOST[1]:.0%} of the devices"
     return None

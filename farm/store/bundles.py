@@ -41,7 +41,7 @@ class MissingBlobs(Exception):
 
     def __init__(self, hashes: list[str]) -> None:
         self.hashes = hashes
-        super().__init__(f"{len(hashes)} files of the manifest are not in the store yet")
+        super().__init__(f"files of the manifest that are not in the store yet: {len(hashes)}")
 
 
 def import_bundle(session: Session, store: ArtifactStore, folder: Path, now: datetime, by: str | None) -> Imported:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from farm.domain import readiness
 from farm.domain.devices import Connection, DeviceFacts, Health, Readiness
 from farm.domain.health import Standing
+from farm.domain.leases import held_by
 from farm.store import tables
 from farm.store.base import Base
 from farm.store.bus import touch
@@ -45,12 +46,13 @@ def forget(session: Session, device_id: int) -> bool:
 
 
 def facts(session: Session, *, host: str | None = None) -> list[DeviceFacts]:
-    """Every device that the farm knows, with its open lease, in one query; those of drained hosts are left out.
-    """
+    """Every device that the farm knows, with its open lease, in one query; those of drained hosts are left out."""
     query = (
-        select(tables.Device, tables.Lease, tables.Host)
+        select(tables.Device, tables.Lease, tables.Job.run_id, tables.Host)
         .join(tables.Host, tables.Host.name == tables.Device.host)
         .outerjoin(tables.Lease, (tables.Lease.device_id == tables.Device.id) & tables.Lease.ended_at.is_(None))
+        .outerjoin(tables.Attempt, tables.Attempt.id == tables.Lease.attempt_id)
+        .outerjoin(tables.Job, tables.Job.id == tables.Attempt.job_id)
         .where(tables.Host.drained.is_(False), of_fleet())
         .order_by(tables.Device.id)
     )
@@ -59,10 +61,13 @@ def facts(session: Session, *, host: str | None = None) -> list[DeviceFacts]:
     return [fact(*row) for row in session.execute(query)]
 
 
-def fact(row: tables.Device, lease: tables.Lease | None, host: tables.Host | None = None) -> DeviceFacts:
+def fact(
+    row: tables.Device, lease: tables.Lease | None, run_id: int | None = None, host: tables.Host | None = None
+) -> DeviceFacts:
     """One row as planner, selectors and pages see it; an unknown word in a column reads as the worse state.
 
-    `host`: the device's; left out where only devices were asked for whose host is well.
+    `run_id`: of the attempt that has the lease. `host`: the device's; left out where only devices were asked for whose
+    host is well.
 
     A row that a newer version wrote, or a hand, must not stop the planning of all the others.
     """
@@ -95,6 +100,7 @@ def fact(row: tables.Device, lease: tables.Lease | None, host: tables.Host | Non
             clock_skew_s=row.clock_skew_s,
         ),
         lease_holder=None if lease is None else lease.holder,
+        held_by=None if lease is None else held_by(lease.holder, lease.user, lease.team, run_id),
         lease_released=lease is not None and lease.released_at is not None,
         infra_errors=row.infra_errors,
         last_bundle=row.last_bundle,

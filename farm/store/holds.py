@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from sqlalchemy import Select, or_, select
@@ -50,7 +51,7 @@ def place(
     session.add(row)
     session.flush()
     touch(session, "hold", row.id, at=now)
-    return _hold(row)
+    return _hold(row, _called(session, [row]))
 
 
 def lift(session: Session, scope: str, ref: str, by: str, now: datetime) -> list[Hold]:
@@ -59,12 +60,15 @@ def lift(session: Session, scope: str, ref: str, by: str, now: datetime) -> list
     for row in rows:
         row.lifted_at, row.lifted_by = now, by
         touch(session, "hold", row.id, at=now)
-    return [_hold(row) for row in rows]
+    called = _called(session, rows)
+    return [_hold(row, called) for row in rows]
 
 
 def in_force(session: Session, now: datetime) -> list[Hold]:
     """Every hold that stands, oldest first."""
-    return [_hold(row) for row in session.scalars(_standing(now).order_by(tables.Hold.at, tables.Hold.id))]
+    rows = session.scalars(_standing(now).order_by(tables.Hold.at, tables.Hold.id)).all()
+    called = _called(session, rows)
+    return [_hold(row, called) for row in rows]
 
 
 def _standing(now: datetime) -> Select[tables.Hold]:
@@ -72,5 +76,16 @@ def _standing(now: datetime) -> Select[tables.Hold]:
     return select(hold).where(hold.lifted_at.is_(None), or_(hold.until.is_(None), hold.until > now))
 
 
-def _hold(row: tables.Hold) -> Hold:
-    return Hold(row.id, row.scope, row.ref, row.reason, row.by, row.at, row.until)
+def _called(session: Session, rows: Iterable[tables.Hold]) -> dict[str, str]:
+    """The names of the devices that are held, by serial number."""
+    serials = sorted({row.ref for row in rows if row.scope == "device"})
+    device = tables.Device
+    if not serials:
+        return {}
+    found = session.execute(select(device.serial, device.name).where(device.serial.in_(serials)))
+    return {row.serial: row.name for row in found}
+
+
+def _hold(row: tables.Hold, called: Mapping[str, str]) -> Hold:
+    name = called.get(row.ref) if row.scope == "device" else None
+    return Hold(row.id, row.scope, row.ref, row.reason, row.by, row.at, row.until, name)

@@ -140,6 +140,7 @@ class _Holder:
     team: str
     token_id: int | None
     ends: datetime | None  # expected
+    run_id: int | None = None
 
 
 def _planned(
@@ -155,12 +156,12 @@ def _planned(
     hold = holding(standing, row.serial, row.host, row.pool)
     if hold is not None:
         more["hold"] = hold.words()
+    holder = None if lease is None else holders.get(lease.id)
     if lease is not None:
-        holder = holders.get(lease.id)
         ends = lease.ends_at if holder is None or holder.ends is None else min(holder.ends, lease.ends_at)
         more["until"] = max(ends, now + timedelta(seconds=_OVERDUE_S)) if ends <= now else ends
         more["accounts"] = () if holder is None else quotas.accounts(holder.team, holder.token_id)
-    return PlannedDevice.of(devices.fact(row, lease, host), now, **more)
+    return PlannedDevice.of(devices.fact(row, lease, holder.run_id if holder else None, host), now, **more)
 
 
 def _holders(session: Session, lease_ids: Sequence[int]) -> dict[int, _Holder]:
@@ -170,14 +171,14 @@ def _holders(session: Session, lease_ids: Sequence[int]) -> dict[int, _Holder]:
     lease, attempt, job, run, wish = tables.Lease, tables.Attempt, tables.Job, tables.Run, tables.Reservation
     open_ = lease.ended_at.is_(None)
     of_runs = (
-        select(lease.id, lease.granted_at, job.estimate_s, run.team, run.token_id)
+        select(lease.id, lease.granted_at, job.estimate_s, run.team, run.token_id, run.id)
         .join(attempt, attempt.id == lease.attempt_id)
         .join(job, job.id == attempt.job_id)
         .join(run, run.id == job.run_id)
     )
     found = {
-        ident: _Holder(team, token_id, granted_at + timedelta(seconds=UNKNOWN_S if estimate is None else estimate))
-        for ident, granted_at, estimate, team, token_id in session.execute(of_runs.where(open_))
+        ident: _Holder(team, token_id, at + timedelta(seconds=UNKNOWN_S if estimate is None else estimate), run_id)
+        for ident, at, estimate, team, token_id, run_id in session.execute(of_runs.where(open_))
     }
     of_people = select(lease.id, wish.team, wish.token_id).join(wish, wish.lease_id == lease.id).where(open_)
     found |= {ident: _Holder(team, token_id, None) for ident, team, token_id in session.execute(of_people)}

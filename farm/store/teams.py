@@ -12,6 +12,7 @@ from datetime import datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from farm.domain.words import count
 from farm.store.bus import touch
 from farm.store.people import Quota
 from farm.store.tables import Run, Team, Token, User
@@ -84,15 +85,15 @@ def remove(session: Session, name: str) -> bool:
         return False
     if name == DEFAULT:
         raise InUse("the team 'default' takes in whoever belongs to no other: it stays")
+    counted = select(func.count())
     holders = (
-        ("user", select(func.count()).select_from(User).where(User.team == name)),
-        ("token", select(func.count()).select_from(Token).where(Token.team == name, Token.revoked_at.is_(None))),
-        ("run that has not ended", select(func.count()).select_from(Run).where(Run.team == name, Run.state != "ended")),
+        ("user", "users", counted.select_from(User).where(User.team == name)),
+        ("token", "tokens", counted.select_from(Token).where(Token.team == name, Token.revoked_at.is_(None))),
+        ("open run", "open runs", counted.select_from(Run).where(Run.team == name, Run.state != "ended")),
     )
-    for noun, query in holders:
-        count = session.scalar(query) or 0
-        if count:
-            raise InUse(f"team {name!r} still has {count} {noun}{'s' if count > 1 and ' ' not in noun else ''}")
+    for one, many, query in holders:
+        if found := session.scalar(query) or 0:
+            raise InUse(f"team {name!r} still has {count(found, one, many)}")
     session.delete(team)
     session.flush()
     return True

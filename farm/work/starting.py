@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from farm.domain.jobs import job_outcome, limits_of, settle_of
 from farm.domain.leases import HARD_END
 from farm.domain.outcomes import Outcome, Phase, State
+from farm.domain.words import count
 from farm.store import leases, runs, tables
 from farm.store.bus import touch
 from farm.work.settings import WorkSettings
@@ -58,6 +59,5 @@ def give_up(session: Session, job: tables.Job, reason: str, now: datetime) -> No
     ends = runs.attempt_ends(session, job.id)
     outcome = job_outcome(ends) if ends else Outcome.DEVICE_LOST
     left = len(runs.known_tests(session, job.id) - {t.test for e in ends for t in e.tests if t.finished()})
-    tries = "1 try" if len(ends) == 1 else f"{len(ends)} tries"
-    tail = f"; {left} test{'s were' if left != 1 else ' was'} not finished" if left else ""
-    runs.end_job(session, job, outcome, f"{reason} after {tries}{tail}", now)
+    tail = f"; {count(left, 'test was', 'tests were')} not finished" if left else ""
+    runs.end_job(session, job, outcome, f"{reason} after {count(len(ends), 'try', 'tries')}{tail}", now)

@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from sqlalchemy import select
 
-from farm.cli.spans import seconds
 from farm.domain.outcomes import ExitCode
 from farm.store import leases, tables
 from tests.cli.conftest import Done, farm
@@ -54,7 +52,7 @@ def test_a_free_device_is_leased_listed_extended_and_given_back(served: Served) 
     assert "held" in listed
     assert f"(reservation {lease['holder'].partition(':')[2]})" in run(served, "devices").out
     [device] = run(served, "devices", "--json").json()["devices"]
-    assert device["held_by"] == f"{lease['user']}, team {lease['team']} (reservation 1)"
+    assert device["facts"]["held_by"] == f"{lease['user']}, team {lease['team']} (reservation 1)"
     longer = run(served, "lease", "extend", str(lease["id"]), "--by", "1h")
     assert longer.code == 0, longer
     assert f"lease {lease['id']} of d1 ends at" in longer.out
@@ -126,16 +124,3 @@ def test_a_hand_over_reaches_who_waits(served: Served) -> None:
     with served.farm.db.session() as session:
         leases.end(session, lease["id"], served.farm.db.now(session), "cleaned")
     assert acquired(served, "--wait", "30s")["lease"]["token"] > lease["token"]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("90s", 90), ("10m", 600), ("1h30m", 5400), ("2d", 172800), ("0.5h", 1800)]
-)
-def test_spans_are_read(text: str, expected: float) -> None:
-    assert seconds(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "10", "10 minutes", "-5m", "m", "1h 30m", "9" * 50 + "s"])
-def test_what_is_no_span_is_refused(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="write it as"):
-        seconds(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -39,7 +40,8 @@ def run(served: Served, *arguments: str) -> Done:
 def test_why_says_place_holder_and_expected_start(busy: Served) -> None:
     shown = run(busy, "why", "2")
     assert shown.code == 0
-    assert "position 1 of 1: d1 is running (run 1 of ann, team red)" in shown.out
+    assert "position 1 of 1: d1 is running (run 1 of ann, team red, until about " in shown.out
+    assert "attempt:1" not in shown.out
     assert "expected to start in" in shown.out
     assert "not known yet" in shown.out  # how good estimates are
     told = run(busy, "why", "2", "--json").json()
@@ -60,7 +62,9 @@ def test_pause_is_shown_where_it_matters_and_resume_lifts_it(busy: Served) -> No
     assert "Nothing is held" in run(busy, "holds").err
     paused = run(busy, "pause", "device", "d1", "--reason", "new cable")
     assert (paused.code, "Nothing new starts" in paused.err) == (0, True)
-    assert "device s1 is paused by admin: new cable" in run(busy, "holds").out
+    listed = run(busy, "holds").out
+    assert "device d1 is paused by admin: new cable" in listed  # by its name, not by its serial number
+    assert "d1 (run 1 of ann, team red)" in listed
     told = run(busy, "why", "2", "--json").json()
     assert "running and held" in told["reason"]
     assert told["estimated_start"] is None
@@ -72,13 +76,34 @@ def test_pause_is_shown_where_it_matters_and_resume_lifts_it(busy: Served) -> No
 def test_drain_waits_no_longer_than_it_is_told_and_says_who_still_works(busy: Served) -> None:
     done = run(busy, "drain", "farm", "--reason", "upgrade", "--wait", "1s")
     assert done.code == 4
-    assert "d1 (attempt:1)" in done.err
+    assert "Waits for d1 (run 1 of ann, team red)" in done.err
     assert run(busy, "resume", "farm", "--json").json()["lifted"][0]["reason"] == "upgrade"
+
+
+def test_a_drain_ends_by_itself_and_times_are_told_as_people_tell_them(busy: Served) -> None:
+    done = run(busy, "drain", "device", "s1", "--reason", "new cable", "--for", "2h", "--wait", "0s")
+    assert done.code == 0  # nobody wanted to wait
+    assert re.search(r"device d1 is paused by admin: new cable, until (\w+ \d+ )?\d\d:\d\d \(in 2 h\)", done.err)
+    [held] = run(busy, "holds", "--json").json()["holds"]
+    assert held["hold"]["until"].endswith("Z")
+    assert held["hold"]["until"] not in run(busy, "holds").out
+    with busy.farm.db.session() as session:
+        session.get_one(tables.Hold, held["hold"]["id"]).until = busy.farm.db.now(session)
+    assert "Nothing is held" in run(busy, "holds").err
+
+
+def test_what_the_help_says_of_drain_is_what_it_does(busy: Served) -> None:
+    assert "wait until nothing runs there any more" in run(busy, "--help").out
+    shown = " ".join(run(busy, "drain", "--help").out.split())
+    assert "wait until nothing runs there any more: exit code 0 then, 4 when that takes longer" in shown
+    assert "[default: 4h]" in shown
+    assert "--for SPAN" in shown
 
 
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
+        (["drain", "device", "d1", "--reason", "new cable", "--for", "soon"], "write it as 90s"),
         (["pause", "device", "d11", "--reason", "new cable"], "did you mean d1?"),
         (["pause", "device", "--reason", "new cable"], "which device?"),
         (["pause", "farm", "d1", "--reason", "new cable"], "has no name"),
@@ -113,12 +138,30 @@ def test_simulate_needs_no_farm_and_prints_waits_or_the_whole_schedule(tmp_path:
     )
     shown = farm("simulate", str(scenario), state=tmp_path)
     assert shown.code == 0
-    assert "2 jobs on 1 devices" in shown.out
+    assert "2 jobs on 1 device, over after" in shown.out
     found = farm("simulate", str(scenario), "--json", state=tmp_path).json()
     assert [(entry["job"], entry["start_s"], entry["end_s"]) for entry in found["schedule"]] == [
         ("b", 0.0, 30.0),
         ("a", 30.0, 90.0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("weight", "words"),
+    [
+        ("visoin=2", "did you mean vision?"),
+        ("nobody=2", "its teams: default, vision"),
+        ("vision=0", "write TEAM=WEIGHT"),
+    ],
+)
+def test_simulate_knows_the_teams_that_it_weighs(tmp_path: Path, weight: str, words: str) -> None:
+    scenario = tmp_path / "lab.json"
+    jobs = [{"id": n, "submit_s": 0, "team": team, "duration_s": 60} for n, team in (("a", "vision"), ("b", "default"))]
+    scenario.write_text(json.dumps({"devices": [{"id": "rk-1", "labels": {}}], "jobs": jobs}))
+    assert farm("simulate", str(scenario), "--weight", "vision=2", state=tmp_path).code == 0
+    refused = farm("simulate", str(scenario), "--weight", weight, state=tmp_path)
+    assert refused.code == 3
+    assert words in refused.err
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ def detail(measurements: list[dict[str, Any]], cells: list[dict[str, Any] | None
             "reason": "lost",
             "retry_reason": lost,
             "retried": True,
+            "words": "the device went away",
+            "blame": "device",
         },
         {
             "id": 2,
@@ -30,6 +32,8 @@ def detail(measurements: list[dict[str, Any]], cells: list[dict[str, Any] | None
             "reason": None,
             "retry_reason": None,
             "retried": False,
+            "words": "every test passed",
+            "blame": "nobody",
         },
     ]
     job = {"id": 7, "device": DEVICE, "outcome": "passed", "wait_reason": None, "attempts": attempts}
@@ -97,7 +101,11 @@ def test_a_command_that_fails_says_why_in_a_sentence() -> None:
     short = summary(detail([], []))
     assert exit_words(short) == ""
     short["outcome"] = short["attempts"][0]["outcome"] = "crashed"
+    short["attempts"][0]["words"] = "the engine crashed"
     assert exit_words(short) == "Exit code 1 (failed): run 3 ended crashed on d: the engine crashed."
+    short["outcome"] = short["attempts"][0]["outcome"] = "infra-error"
+    short["attempts"][0]["words"] = "the host failed: the runner died"
+    assert exit_words(short).endswith("ended infra-error on d: the host failed: the runner died.")
     short["outcome"] = None
     assert exit_words(short).startswith("Exit code 2 (farm trouble)")
 

@@ -26,7 +26,10 @@ def test_spans_lie_where_they_were_and_say_how_long() -> None:
         end=NOW,
         connection=(Span("device", _ago(300), _ago(50)), Span("unauthorized", _ago(50), None)),
         health=(Span("good", _ago(100), None),),
-        held=(Span("held", _ago(80), _ago(60), "attempt:7"), Span("held", _ago(10), None, "reservation:2")),
+        held=(
+            Span("held", _ago(80), _ago(60), "attempt:7", "run 3 of mia, team perf"),
+            Span("held", _ago(10), None, "reservation:2", "mia, team perf (reservation 2)"),
+        ),
         reboots=(_ago(50),),
         temperature=Series("temperature", "°C", (Point(_ago(90), 31.0), Point(_ago(5), 38.2))),
     )
@@ -39,8 +42,8 @@ def test_spans_lie_where_they_were_and_say_how_long() -> None:
         ("held", "accent"),
         ("reserved", "farm"),
     ]
-    assert held.now == "reservation 2"
-    assert "held by attempt 7: 20\u202fmin" in held.bars[0].title
+    assert held.now == "mia, team perf (reservation 2)"
+    assert "held by run 3 of mia, team perf: 20\u202fmin" in held.bars[0].title
     assert seen.scale == (30.0, 40.0)
     assert seen.reboots[0][0] == 50.0
 

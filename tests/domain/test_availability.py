@@ -24,7 +24,7 @@ def device(connection: Connection, holder: str | None = None, *, released: bool 
     [
         (Connection.GONE, Availability.GONE, "adb does not list it; its lease is held by attempt 17"),
         (Connection.OFFLINE, Availability.NOT_READY, "adb says offline; its lease is held by attempt 17"),
-        (Connection.ONLINE, Availability.RUNNING, "attempt:17"),
+        (Connection.ONLINE, Availability.RUNNING, "attempt 17"),
     ],
 )
 def test_a_cable_that_is_out_is_told_before_the_lease(connection: Connection, word: Availability, why: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from farm.domain.causes import CAUSES, Cause, cause_of, fits, ruling
+from farm.domain.causes import CAUSES, Cause, cause_of, end_words, fits, ruling
 from farm.domain.jobs import AttemptEnd, decide
 from farm.domain.outcomes import MEANING, Blame, Colour, HealthEffect, Outcome, Retry
 
@@ -67,6 +67,31 @@ def test_a_job_whose_device_was_taken_keeps_its_tries_for_real_trouble() -> None
     assert not decide([trouble, taken, trouble]).retry
     assert decide([taken] * 5).retry
     assert not decide([taken] * 6).retry
+
+
+@pytest.mark.parametrize(
+    ("outcome", "cause", "words"),
+    [
+        (Outcome.INFRA_ERROR, Cause.RUNNER_DIED, "the host failed: the runner died"),
+        (Outcome.INFRA_ERROR, Cause.DEVICE_SLOW, "the device failed: it did not answer in time"),
+        (Outcome.INFRA_ERROR, Cause.FARM_BUG, "the farm failed: an error of its own"),
+        (Outcome.INFRA_ERROR, None, "the farm failed"),
+        (Outcome.INFRA_ERROR, Cause.PREEMPTED, "an operator took the device"),
+        (Outcome.DEVICE_LOST, Cause.GONE, "the device went away: adb lists it no more"),
+        (Outcome.CRASHED, None, "the engine crashed"),
+    ],
+)
+def test_an_end_is_told_in_the_words_of_whose_it_is(outcome: Outcome, cause: Cause | None, words: str) -> None:
+    assert ruling(outcome, cause).words == words == end_words(outcome.value, cause and cause.value)
+
+
+def test_nobody_but_the_farm_is_told_that_the_farm_failed() -> None:
+    for outcome in Outcome:
+        assert "the farm failed" not in MEANING[outcome].words, "a roll-up does not know whose it is"
+        for cause in (None, *Cause):
+            found = ruling(outcome, cause)
+            assert "the farm failed" not in found.words or found.blame is Blame.FARM
+    assert end_words("of-a-newer-farm") == "of-a-newer-farm"
 
 
 def test_a_stored_word_of_a_newer_farm_is_no_cause() -> None:

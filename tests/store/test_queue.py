@@ -90,7 +90,7 @@ def test_a_quota_of_devices_holds_the_rest_back_and_says_so(farm: Database) -> N
         assert len(decide(index).grants) == 1
         [waiting] = index.jobs.values()
     assert waiting.accounts == ("team:default",)
-    assert reason(index, waiting) == "team default holds 1 of 1 devices"
+    assert reason(index, waiting) == "team default holds 1 of 1 device"
 
 
 @pytest.mark.parametrize("whose", ["team", "token"])
@@ -110,7 +110,7 @@ def test_more_waiting_than_the_quota_allows_is_refused_with_the_figures(farm: Da
     with pytest.raises(Refused) as refused:
         start_run(farm, token_id=7)
     assert refused.value.code == "over-quota"
-    assert "has 2 waiting and may have 3: 2 jobs more are too many" in refused.value.message
+    assert "has 2 waiting and may have 3: 2 more jobs are too many" in refused.value.message
     start_run(farm, token_id=7, selector="name=d1")
 
 

@@ -63,6 +63,7 @@ class PlannedDevice:
     infra_errors: int = 0
     used_s: float = 0.0  # wear: time under leases, ever
     holder: str | None = None
+    held_by: str | None = None  # its holder as people know it: run, user, team
     accounts: tuple[str, ...] = ()  # quotas that its holder counts against
     until: datetime | None = None  # when its holder is expected to be done; None: not known
     hold: str | None = None  # why nothing may be granted on it now (pause, drain); what runs goes on
@@ -82,6 +83,7 @@ class PlannedDevice:
             temperature_c=device.readiness.temperature_c,
             infra_errors=device.infra_errors,
             holder=device.lease_holder,
+            held_by=device.held_by,
             **more,  # type: ignore[arg-type]
         )
 

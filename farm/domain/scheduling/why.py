@@ -8,13 +8,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from heapq import merge
 
+from farm.domain.devices import Availability
+from farm.domain.leases import RESERVATION
 from farm.domain.scheduling import order
 from farm.domain.scheduling.decide import Claims
 from farm.domain.scheduling.index import Group, Index, place_of
 from farm.domain.scheduling.values import Key, PlannedDevice, WaitingJob
+from farm.domain.words import clock, count
 
 #: A reason names this many devices.
 _NAMED = 3
+#: States in which the expected end of the holder is worth telling.
+_AT_WORK = (Availability.RUNNING.value, Availability.RESERVED.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +35,13 @@ class Candidate:
     avoided: bool  # this very job failed on it
     held_by: str | None = None  # its holder as people know it: user, team, run
 
-    def words(self) -> str:
-        """`d1 is running (attempt:1)`."""
-        return f"{self.name} is {self.state}" + (f" ({self.why})" if self.why and self.why != self.state else "")
+    def words(self, now: datetime) -> str:
+        """`d1 is running (run 12 of mia, team perf, until about 14:05 UTC)`."""
+        why = "" if self.why == self.state else self.why
+        if self.holder is not None and self.until is not None and self.state.startswith(_AT_WORK):
+            exactly = "" if self.holder.startswith(RESERVATION) else "about "
+            why = ", ".join(filter(None, (why, f"until {exactly}{clock(self.until, now)}")))
+        return f"{self.name} is {self.state}" + (f" ({why})" if why else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +129,12 @@ def reason(index: Index, job: WaitingJob) -> str:
     for account in job.accounts:
         if account in limits and index.fleet.held[account] >= limits[account]:
             who, _, name = account.partition(":")
-            return f"{who} {name} holds {index.fleet.held[account]} of {limits[account]} devices"
-    return _busy_words(found, job)
+            return f"{who} {name} holds {index.fleet.held[account]} of {count(limits[account], 'device')}"
+    return _busy_words(found, job, index.now)
 
 
-def _busy_words(found: list[PlannedDevice], job: WaitingJob) -> str:
-    words = [_candidate(device, job).words() for device in found[:_NAMED]]
+def _busy_words(found: list[PlannedDevice], job: WaitingJob, now: datetime) -> str:
+    words = [_candidate(device, job).words(now) for device in found[:_NAMED]]
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return "; ".join(words) + more
 
@@ -138,7 +147,8 @@ def _candidate(device: PlannedDevice, job: WaitingJob) -> Candidate:
     state, why = device.state.value, device.why
     if device.hold is not None:
         state, why = ("held", device.hold) if device.holder is None else (f"{state} and held", device.hold)
-    return Candidate(device.id, device.name, state, why, device.holder, device.until, device.id in job.avoid)
+    avoided = device.id in job.avoid
+    return Candidate(device.id, device.name, state, why, device.holder, device.until, avoided, device.held_by)
 
 
 def _position(index: Index, job: WaitingJob) -> tuple[int, int]:

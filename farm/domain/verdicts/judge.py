@@ -13,6 +13,7 @@ from farm.domain.verdicts.model import Judgement, PrVerdict, Series, SeriesVerdi
 from farm.domain.verdicts.pairs import Pairs, pairs_of
 from farm.domain.verdicts.planning import further_pairs
 from farm.domain.verdicts.sequential import LOOK_EVERY, LOOKS, MOST_PAIRS
+from farm.domain.words import count
 
 #: False discovery rate over all series of a change; where none is worse, the chance of any false alarm.
 FDR = 0.05
@@ -100,7 +101,7 @@ def _decide(one: _Looked, q_worse: float, q_better: float, fdr: float) -> tuple[
     if one.pairs.weak:
         return Verdict.INCONCLUSIVE, one.pairs.weak
     if one.count < LOOK_EVERY:
-        return Verdict.INCONCLUSIVE, f"{one.count} pairs: the first look is at {LOOK_EVERY}"
+        return Verdict.INCONCLUSIVE, f"{count(one.count, 'pair')}: the first look is at {LOOK_EVERY}"
     least = math.log1p(one.series.min_effect)
     if q_worse <= fdr and one.centre >= least:
         return Verdict.REGRESSED, ""
@@ -115,7 +116,7 @@ def _decide(one: _Looked, q_worse: float, q_better: float, fdr: float) -> tuple[
 def _undecided_words(one: _Looked, needs: int | None) -> str:
     if needs is None:
         return f"too noisy to be decided within {MOST_PAIRS} pairs"
-    return f"about {needs} more pairs would decide it"
+    return f"about {count(needs, 'more pair')} would decide it"
 
 
 def _interval(one: _Looked) -> tuple[float, float] | None:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from farm.domain.verdicts.model import Run, Series
+from farm.domain.words import count
 
 #: With a greater share of runs without a figure the series is broken: what is missing may be the slow ones.
 MOST_MISSING = 0.1
@@ -63,7 +64,7 @@ def measured(run: Run) -> bool:
 def _broken(series: Series) -> str:
     missing = sum(not measured(run) for run in series.runs)
     if missing > MOST_MISSING * len(series.runs):
-        return f"missing samples: {missing} of {len(series.runs)} runs have no figure"
+        return f"missing samples: {missing} of {count(len(series.runs), 'run')} without a figure"
     return _coarse(series)
 
 

@@ -158,7 +158,7 @@ class Generic:
         missing = [metric.name for metric in self.metrics if not self._values.get(metric.name)]
         notes = [f"{name}: not found in the output" for name in missing]
         if self._bad:
-            notes.append(f"{self._bad} figures were zero, infinite or no numbers: not measured")
+            notes.append(f"not measured, since zero, infinite or no number: {self._bad} of its figures")
         if not self.metrics:
             status = Status.NO_METRICS
         else:

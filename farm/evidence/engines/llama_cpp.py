@@ -104,7 +104,7 @@ class LlamaBench:
         if self.failure:
             notes.append(self.failure)
         if self.torn:
-            notes.append(f"{self.torn} rows are cut off and left out")
+            notes.append(f"left out, since cut off: {self.torn} of its rows")
         if self.progress and not self.rows:
             notes.append(f"last phase: {self.progress}")
         return Report(self._status(), tuple(self.readings), tuple(notes[:MAX_NOTES]), tuple(self.details))
@@ -155,7 +155,7 @@ class LlamaBench:
         values = [measured(value) for value in samples] if isinstance(samples, list) else []
         kept = [value for value in values if value is not None][:MAX_VALUES]
         if len(kept) < len(values):
-            self._note(f"{test}: {len(values) - len(kept)} samples were not measured")
+            self._note(f"{test}: not measured: {len(values) - len(kept)} of {len(values)} samples")
         if not kept and (mean := measured(row.get("avg_ts"))) is not None:
             kept = [mean]
         labels = {key: str(row[key])[:200] for key in _LABEL_KEYS if row.get(key) is not None}

@@ -102,7 +102,7 @@ class Qualcomm(RuleParser):
         for unit, count in _UNIT.findall(text):
             self.add(f"{unit.lower()}_layers", count)
             if unit == "CPU" and int(count[:12]):
-                self.found.note(f"fallback: {count} layers ran on the CPU")
+                self.found.note(f"fallback: layers that ran on the CPU: {count}")
 
     def _stat(self, match: re.Match[str]) -> None:
         groups = match.groups()

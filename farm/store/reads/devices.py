@@ -92,11 +92,18 @@ class DeviceDetail:
 
 def facts_of(session: Session) -> list[DeviceFacts]:
     """Every device as planner, selectors and preview see it. Three queries."""
-    lease = tables.Lease
-    held = {row.device_id: row for row in session.scalars(select(lease).where(lease.ended_at.is_(None)))}
+    lease, attempt, job = tables.Lease, tables.Attempt, tables.Job
+    query = (
+        select(lease, job.run_id)
+        .outerjoin(attempt, attempt.id == lease.attempt_id)
+        .outerjoin(job, job.id == attempt.job_id)
+        .where(lease.ended_at.is_(None))
+    )
+    held = {row.device_id: (row, run_id) for row, run_id in session.execute(query)}
     rows = session.scalars(select(tables.Device).where(of_fleet()).order_by(tables.Device.name, tables.Device.id))
     hosts = {host.name: host for host in session.scalars(select(tables.Host))}
-    return [fact(row, held.get(row.id), hosts[row.host]) for row in rows]
+    nobody: tuple[tables.Lease | None, int | None] = (None, None)
+    return [fact(row, *held.get(row.id, nobody), hosts[row.host]) for row in rows]
 
 
 def states(session: Session, now: datetime) -> list[tuple[DeviceFacts, Availability, str]]:

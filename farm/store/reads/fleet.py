@@ -11,7 +11,6 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from farm.domain.devices import Availability, Connection, DeviceFacts, availability, is_silent, remedy
-from farm.domain.leases import held_by
 from farm.domain.outcomes import State
 from farm.store import tables
 from farm.store.alerts import AlertRow, open_alerts
@@ -51,7 +50,6 @@ class Tile:
     why: str
     work: Work | None
     temperatures: tuple[Point, ...]
-    held_by: str | None  # user, team and run of its lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +150,11 @@ def _tile(
     heat: Sequence[Point],
     now: datetime,
 ) -> Tile:
-    facts = fact(row, lease, host)
+    facts = fact(row, lease, None if work is None else work.run_id, host)
     word, why = availability(facts, now)
     model = model_of(facts.labels, row.type, row.name)
-    run_id = None if work is None else work.run_id
-    who = None if lease is None else held_by(lease.holder, lease.user, lease.team, run_id)
     kind = kind_of(facts.labels, row.has_battery)
-    return Tile(facts, model, kind, row.address, word, why, work, thin(heat, 60), who)
+    return Tile(facts, model, kind, row.address, word, why, work, thin(heat, 60))
 
 
 def _work(session: Session, device_ids: Sequence[int]) -> tuple[dict[int, tables.Lease], dict[int, Work]]:

@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from farm.domain.devices import Health
+from farm.domain.leases import held_by
 from farm.store import tables
 from farm.store.reads.shared import TEMPERATURE, Series, temperature_events, thin
 
@@ -20,12 +21,16 @@ MAX_CHANGES = 500
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch in which `word` held; `ended_at` None: it still does. `holder` is a lease's (`attempt:17`)."""
+    """A stretch in which `word` held; `ended_at` None: it still does.
+
+    `holder` is a lease's (`attempt:17`), `held_by` the same as people know it.
+    """
 
     word: str
     began_at: datetime
     ended_at: datetime | None
     holder: str | None = None
+    held_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +105,21 @@ def _joined(spans: Sequence[Span]) -> list[Span]:
 
 
 def _leases(session: Session, device_id: int, since: datetime) -> list[Span]:
-    lease = tables.Lease
+    lease, attempt, job = tables.Lease, tables.Attempt, tables.Job
     query = (
-        select(lease.holder, lease.granted_at, lease.released_at, lease.ended_at)
+        select(lease, job.run_id)
+        .outerjoin(attempt, attempt.id == lease.attempt_id)
+        .outerjoin(job, job.id == attempt.job_id)
         .where(lease.device_id == device_id, (lease.ended_at.is_(None)) | (lease.ended_at >= since))
         .order_by(lease.id.desc())
         .limit(MAX_CHANGES)
     )
     spans: list[Span] = []
-    for holder, granted_at, released_at, ended_at in reversed(list(session.execute(query))):
-        spans.append(Span("held", granted_at, released_at or ended_at, holder))
-        if released_at is not None and released_at != ended_at:
-            spans.append(Span("cleaned", released_at, ended_at, holder))
+    for row, run_id in reversed(list(session.execute(query))):
+        who = held_by(row.holder, row.user, row.team, run_id)
+        spans.append(Span("held", row.granted_at, row.released_at or row.ended_at, row.holder, who))
+        if row.released_at is not None and row.released_at != row.ended_at:
+            spans.append(Span("cleaned", row.released_at, row.ended_at, row.holder, who))
     return spans
 
 

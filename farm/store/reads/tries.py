@@ -10,7 +10,8 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from farm.domain.outcomes import MEANING, Outcome, Phase, State
+from farm.domain.causes import end_words
+from farm.domain.outcomes import Phase, State
 from farm.store import tables
 from farm.store.reads.results import TestCell
 from farm.store.reads.shared import DeviceRef
@@ -51,6 +52,7 @@ class AttemptRow:
     retry_reason: str | None  # why the job is tried again after it; None: it is not
     blame: str | None = None  # whose it is: engine, suite, device, host, farm, user, nobody
     cause: str | None = None  # of `farm.domain.causes`, where the outcome alone does not say whose it is
+    words: str | None = None  # its end for people: `the host failed: the runner died`
 
 
 def attempts_of(session: Session, job_ids: Sequence[int]) -> list[tables.Attempt]:
@@ -107,16 +109,14 @@ def attempt_row(
         phases=spans,
         tests=dict(Counter(test.result(over) for test in tests)),
         retried=retried,
-        retry_reason=retry_reason(row.outcome, row.reason) if again else None,
+        retry_reason=retry_reason(row.outcome, row.cause, row.reason) if again else None,
         blame=row.blame,
         cause=row.cause,
+        words=None if row.outcome is None else end_words(row.outcome, row.cause),
     )
 
 
-def retry_reason(outcome: str | None, reason: str | None) -> str:
+def retry_reason(outcome: str | None, cause: str | None, reason: str | None) -> str:
     """`the device went away (husky-v1: not listed by adb)`: what ended an attempt, for who reads of the next one."""
-    try:
-        words = MEANING[Outcome(outcome or "")].words
-    except ValueError:  # of a newer farm, or none
-        words = outcome or "it ended without an outcome"
+    words = end_words(outcome, cause)
     return f"{words} ({reason})" if reason else words

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from farm.domain.leases import held_by
 from farm.domain.outcomes import State
 from farm.domain.scheduling import Index, ahead, why
 from farm.domain.scheduling.why import Candidate
@@ -76,25 +74,20 @@ def job_why(session: Session, job_id: int, now: datetime) -> JobWhy | None:
         return _plain(session, job, run, reason, now)
     told = why.explain(index, key)
     candidates = told.candidates[:NAMED]
-    who = _holders(session, [c.device_id for c in candidates if c.holder is not None])
-    reason = told.reason
-    for candidate in candidates:
-        if candidate.device_id in who:
-            reason = reason.replace(f"({candidate.holder})", f"({who[candidate.device_id]})")
     return JobWhy(
         job_id=job_id,
         run_id=run.id,
         klass=job.klass,
         team=run.team,
         state=job.state,
-        reason=reason,
+        reason=told.reason,
         queued_at=job.queued_at,
         at=now,
         position=told.position,
         waiting=told.waiting,
         rivals=told.rivals,
         wants=told.wants,
-        candidates=tuple(replace(c, held_by=who.get(c.device_id)) for c in candidates),
+        candidates=candidates,
         more_candidates=max(0, len(told.candidates) - NAMED),
         share=told.share,
         expected_s=index.jobs[key].estimate_s,
@@ -102,18 +95,6 @@ def job_why(session: Session, job_id: int, now: datetime) -> JobWhy | None:
         first_estimated_start=job.first_estimated_start_at,
         accuracy=accuracy(session),
     )
-
-
-def _holders(session: Session, device_ids: Sequence[int]) -> dict[int, str]:
-    """Who holds each of these devices, in words."""
-    lease, attempt, job = tables.Lease, tables.Attempt, tables.Job
-    query = (
-        select(lease.device_id, lease.holder, lease.user, lease.team, job.run_id)
-        .outerjoin(attempt, attempt.id == lease.attempt_id)
-        .outerjoin(job, job.id == attempt.job_id)
-        .where(lease.ended_at.is_(None), lease.device_id.in_(device_ids))
-    )
-    return {row[0]: held_by(row[1], row[2], row[3], row[4]) for row in session.execute(query)}
 
 
 def accuracy(session: Session) -> Accuracy:
