@@ -28,6 +28,7 @@ from farm.store.db import Database
 from farm.work import queue
 from farm.work.channel import AgentChannel, Identity, Offer, echo
 from farm.work.host import AgentWork, AlreadyRunning
+from farm.work.live_logs import log_service
 from farm.work.settings import WorkSettings, from_environment
 
 log = logging.getLogger("farm.agent")
@@ -163,7 +164,11 @@ def _channel(settings: Settings, db: Database, work: AgentWork) -> AgentChannel:
             return session.scalar(found) is not None
 
     me = Identity(settings.host_name, work.incarnation, work.secret, queue.PROTOCOL)
-    return AgentChannel(me, known, {"echo": Offer(echo, needs_lease=False)}, holds)
+    offers = {
+        "echo": Offer(echo, needs_lease=False),
+        "log": Offer(log_service(settings.state), needs_lease=False),
+    }
+    return AgentChannel(me, known, offers, holds)
 
 
 def _is_idle(db: Database, host: str) -> bool:

@@ -46,6 +46,7 @@ from farm.api.context import Context, noted, principal
 from farm.api.headers import SafeHeaders
 from farm.api.hot import Hot
 from farm.api.limits import BodyLimit
+from farm.api.live_logs import LiveLogs
 from farm.api.throttle import Throttle
 from farm.domain.manifests import ManifestError
 from farm.presence import ServerWork
@@ -55,7 +56,6 @@ from farm.store import teams as store_teams
 from farm.store.artifacts import ArtifactStore
 from farm.store.bundles import import_pack
 from farm.store.db import Database
-from farm.store.logs import read_log
 from farm.store.people import Principal, Scope, TokenKind
 from farm.store.tables import Lease
 from farm.work import queue
@@ -128,6 +128,7 @@ def build(settings: Settings, *, work: bool = True, agent: bool = True) -> Farm:
     app.state.streams = set()
     app.state.waiters = set()
     app.state.channels = channel.Channels(context)
+    app.state.logs = LiveLogs(context, app.state.channels)
     _add_routes(app, context, settings)
     _guard(app, context)
     return Farm(app, db, first)
@@ -199,8 +200,7 @@ def _page_context(app: FastAPI, context: Context, settings: Settings) -> dashboa
         return dashboard.context.Viewer(who.name, who.team, scopes)
 
     def log(attempt_id: int, which: str, offset: int, limit: int) -> dashboard.context.LogChunk | None:
-        with context.db.read() as session:
-            piece = read_log(session, context.artifacts, context.state, attempt_id, which, offset, limit)
+        piece = app.state.logs.read(attempt_id, which, offset, limit)
         if piece is None:
             return None
         return dashboard.context.LogChunk(piece.text, piece.offset, piece.next_offset, piece.live)

@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from farm.api.context import Farm
 from farm.api.errors import ApiError, not_found
 from farm.api.json import encode
-from farm.store.logs import MAX_PIECE, read_log
+from farm.api.live_logs import LiveLogs
+from farm.store.logs import MAX_PIECE
 from farm.store.reads import attempts as reads
 from farm.store.tables import Attempt
 
@@ -57,6 +58,7 @@ def show_series(
 @router.get("/attempts/{attempt_id}/log", summary="A piece of a log", response_class=Response)
 def show_log(
     farm: Farm,
+    request: Request,
     attempt_id: Id,
     which: Literal["runner", "logcat"] = "runner",
     offset: Annotated[int, Query(ge=-MAX_PIECE, le=MAX_ID, description="negative: from the end")] = 0,
@@ -64,8 +66,9 @@ def show_log(
 ) -> Response:
     """Plain text. `X-Log-Offset` and `X-Log-Next` say where it begins and where to go on, `X-Log-Live` whether more may
     come. While the attempt has no such log the text is empty."""
+    logs: LiveLogs = request.app.state.logs
+    piece = logs.read(attempt_id, which, offset, limit)
     with farm.db.read() as session:
-        piece = read_log(session, farm.artifacts, farm.state, attempt_id, which, offset, limit)
         row = session.get(Attempt, attempt_id)
         if row is None:
             raise not_found(f"attempt {attempt_id}", "`farm show RUN`")

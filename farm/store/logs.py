@@ -7,6 +7,7 @@ the log has moved from the one place to the other in between.
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import zstandard
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from farm.domain.frames import Frame, FrameError, Kind
 from farm.store.artifacts import ArtifactStore
 from farm.store.tables import Artifact, Attempt
 
@@ -59,6 +61,30 @@ def read_log(
     return LogPiece(data, start, start + len(data), live=attempt.ended_at is None)
 
 
+def local_piece(state: Path, attempt_id: int, which: str, offset: int, limit: int) -> tuple[bytes, int] | None:
+    """(bytes, where they begin) of a log in the attempt's own folder; None where there is none. Raises KeyError."""
+    name = FILES[which]
+    try:
+        raw = (state / "attempts" / str(attempt_id) / name).open("rb")
+    except OSError:
+        return None
+    with raw:
+        return _piece(_reader(raw, name), offset, max(1, min(limit, MAX_PIECE)))
+
+
+def head(start: int) -> bytes:
+    """What goes before a piece that is sent from one machine to another."""
+    return json.dumps({"offset": start}).encode()
+
+
+def parse_head(data: bytes) -> int:
+    """Where the piece begins. Raises FrameError."""
+    start = Frame(Kind.DATA, payload=data).json().get("offset")
+    if not isinstance(start, int) or start < 0:
+        raise FrameError("the piece does not say where it begins")
+    return start
+
+
 @contextmanager
 def _opened(
     session: Session, store: ArtifactStore, state: Path, attempt_id: int, name: str
@@ -76,7 +102,11 @@ def _opened(
             yield None
             return
     with raw:
-        yield cast("IO[bytes]", _Frames(raw)) if name.endswith(".zst") else raw
+        yield _reader(raw, name)
+
+
+def _reader(raw: IO[bytes], name: str) -> IO[bytes]:
+    return cast("IO[bytes]", _Frames(raw)) if name.endswith(".zst") else raw
 
 
 class _Frames:
