@@ -148,8 +148,8 @@ def _judge(lab: ChaosLab, fault: Fault, case: Case, seed: str) -> Row:
 
 def _kept(lab: ChaosLab, attempt: tables.Attempt) -> list[str]:
     """What must be kept of an attempt that ran, and is not; a host that was lost sends it when it is back."""
+    names = lab.kept(attempt.id)
     with lab.db.read() as session:
-        names = set(session.scalars(select(tables.Artifact.name).where(tables.Artifact.attempt_id == attempt.id)))
         query = select(tables.Incident).where(
             tables.Incident.attempt_id == attempt.id, tables.Incident.klass == "farm-error"
         )

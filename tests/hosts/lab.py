@@ -298,6 +298,12 @@ class Lab:
             query = select(tables.Test.test_id).join(tables.Attempt).join(tables.Job)
             return Counter(session.scalars(query.where(tables.Job.run_id == run, tables.Test.outcome == "passed")))
 
+    def kept(self, attempt_id: int) -> set[str]:
+        """Names of what the store has of an attempt."""
+        with self.db.read() as session:
+            query = select(tables.Artifact.name).where(tables.Artifact.attempt_id == attempt_id)
+            return set(session.scalars(query))
+
     def underway(self, run: int, count: int = 1) -> None:
         """Wait until so many tests have passed and the run goes on."""
         eventually(lambda: sum(self.passed(run).values()) >= count, LONG_S, what=f"{count} tests passed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from tests.postgres import PostgresServer
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
+
+STEPS = [f"steady/test_steady.py::test_step[{n}]" for n in range(4)]
 
 
 def test_a_host_that_is_cut_off_fences_itself_before_its_job_goes_elsewhere(bundle_folder: Path) -> None:
@@ -34,6 +37,12 @@ def test_a_host_that_is_cut_off_fences_itself_before_its_job_goes_elsewhere(bund
             lab.mend(attempt.host)
             eventually(lambda: not lab.lost(attempt.host), LONG_S, what="the host is heard of again")
             eventually(lambda: lab.open_leases() == 0, LONG_S, what="its device is cleaned and free")
+            eventually(lambda: lab.attempts(run)[0].late_at, LONG_S, what="what it kept of the attempt arrives")
+            late = lab.attempts(run)[0]
+            assert (late.outcome, late.cause, late.late_outcome) == ("infra-error", "host-lost", "infra-error")
+            assert "fenced" in str(late.late_reason)
+            assert {"journal.jsonl", "logcat.zst", "runner.log"} <= lab.kept(late.id)
+            assert lab.passed(run) == Counter(STEPS)
             lab.ready(2)
             assert lab.overlapping() == []
     finally:
