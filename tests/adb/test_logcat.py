@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import random
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 import zstandard
 
+from farm.adb.log_source import RING_BYTES, look
 from farm.adb.logcat import LogcatStream, LogFile, read_lines
+from farm.evidence.collect.log_marks import boot_of, clock_of
 from tests.adb.conftest import Phone, Phones
 from tests.waiting import eventually
 
@@ -124,3 +128,51 @@ def test_a_torn_end_does_not_hide_what_is_before_it(tmp_path: Path) -> None:
         assert list(read_lines(path)) == ["11-29 22:03:11.929  1  1 I a: b"]
         assert LogFile(path, 1 << 20).open() == "11-29 22:03:11.929"
         assert path.read_bytes() == whole
+
+
+def _rings(phone: Phone) -> dict[str, int]:
+    return look(phone.device()).rings
+
+
+def test_rings_are_enlarged_while_it_streams_and_then_as_they_were(phone: Phones, tmp_path: Path) -> None:
+    here = phone()
+    before = _rings(here)
+    assert min(before.values()) < RING_BYTES
+    stream = LogcatStream(here.device(), tmp_path / "logcat.zst")
+    stream.start()
+    eventually(lambda: set(_rings(here).values()) == {RING_BYTES}, what="larger rings")
+    stream.stop()
+    assert _rings(here) == before
+
+
+def test_the_file_says_which_boot_and_how_the_clocks_compare(phone: Phones, tmp_path: Path) -> None:
+    here, path = phone(), tmp_path / "logcat.zst"
+    stream = LogcatStream(here.device(), path)
+    stream.start()
+    eventually(lambda: any(clock_of(line) for line in read_lines(path)), what="the clock's line")
+    stream.stop()
+    [clock] = filter(None, map(clock_of, read_lines(path)))
+    assert abs(clock.offset) <= clock.within + timedelta(seconds=0.1)  # a virtual device has the host's own clock
+    assert list(filter(None, map(boot_of, read_lines(path)))) == [here.device().boot_id()]
+    line = next(line for line in read_lines(path) if line[:1].isdigit())
+    at = clock.host_time(line[:18], datetime.now(UTC).year)
+    assert at is not None
+    assert abs(at - datetime.now(UTC)) < timedelta(days=1)
+
+
+@pytest.mark.parametrize("boot", ["another", "the same"])
+def test_a_clock_that_was_set_back_hides_no_lines(phone: Phones, tmp_path: Path, boot: str) -> None:
+    here, path = phone(), tmp_path / "logcat.zst"
+    boot_id = here.device().boot_id() if boot == "the same" else "00000000-0000-0000-0000-000000000000"
+    earlier = LogFile(path, 1 << 20)
+    earlier.open()
+    earlier.note(f"boot {boot_id}")
+    earlier.write("12-31 23:59:59.999  1000  1000 I future  : written while the clock was ahead")
+    earlier.close()
+    _say(here, f"hidden-{boot[:3]}-4730")
+    stream = LogcatStream(here.device(), path)
+    stream.start()
+    eventually(lambda: _count(path, f"hidden-{boot[:3]}-4730") == 1)
+    stream.stop()
+    said = "the device was restarted" if boot == "another" else "clock was set back"
+    assert _count(path, said) == 1
