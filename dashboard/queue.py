@@ -73,6 +73,7 @@ def preview_view(preview: Preview) -> dict[str, object]:
         "matching": [(match, _sign(match), match.why.replace(":", " ")) for match in preview.matching],
         "nearest": [(near.device.name, "; ".join(term.words() for term in near.failed)) for near in preview.nearest],
         "error": preview.error,
+        "refusal": preview.refusal,
     }
 
 
@@ -117,7 +118,8 @@ def add(routes: APIRouter, house: House) -> None:
             draft = replace(draft, suites=tuple(s.name for s in pack.suites))
         common = [(k, v) for d in facts for k, v in d.facts().items() if k in ("soc", "pool", "type")]
         chips = Counter(f"{k}={quoted(v)}" for k, v in common)
-        shown = submit.preview(db, draft.selector.strip() or "*", draft.bundle or None) if bundles else None
+        asked = (draft.selector.strip() or "*", draft.bundle or None, draft.pack or None, draft.suites)
+        shown = submit.preview(db, *asked) if bundles else None
         data = {
             "bundles": bundles,
             "packs": packs,
@@ -168,9 +170,11 @@ def add(routes: APIRouter, house: House) -> None:
         request: Request,
         selector: Annotated[str, Query(max_length=MAX_SELECTOR)] = "",
         bundle: Annotated[str, Query(max_length=200)] = "",
+        pack: Annotated[str, Query(max_length=300)] = "",
+        suites: Annotated[list[str] | None, Query(max_length=100)] = None,
     ) -> Response:
         viewer = house.viewer(request)
-        found = submit.preview(db, selector.strip() or "*", bundle or None)
+        found = submit.preview(db, selector.strip() or "*", bundle or None, pack or None, suites or ())
         return house.page(request, "preview.html", {"preview": preview_view(found)}, viewer=viewer)
 
     @routes.post("/ui/runs", dependencies=[house.context.needs(Scope.SUBMIT, "run.submit")])

@@ -11,6 +11,7 @@
   function hindrance() {
     const state = document.getElementById("preview-state")?.dataset.state;
     if (state === "error") return "the selector cannot be read";
+    if (state === "refused") return "the bundle has no files for some of these devices";
     if (state === "nothing") return "no device matches";
     if (!form.querySelector("input[name=suites]:checked")) return "choose a suite";
     return "";

@@ -77,7 +77,11 @@ class Question(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     selector: str = Field(default="*", max_length=2000)
-    bundle: str | None = Field(default=None, max_length=200, description="leave out devices that it has no files for")
+    bundle: str | None = Field(default=None, max_length=200, description="count its ABIs too, as a submission would")
+    pack: str | None = Field(default=None, max_length=200, description="whose suites; the farm's own")
+    suites: list[Annotated[str, Field(max_length=200)]] = Field(
+        default_factory=list, max_length=100, description="count what they need"
+    )
 
 
 @router.get("", summary="Runs, newest first")
@@ -141,7 +145,7 @@ def _request(new: NewRun, who: Who, idempotency_key: str | None) -> door.RunRequ
 @router.post("/preview", summary="What a selector picks", dependencies=[needs(Scope.READ)])
 def preview(farm: Farm, question: Question) -> dict[str, Any]:
     """Devices that match now; of those that do not, the nearest and what differs; or where the selector is wrong."""
-    found = door.preview(farm.db, question.selector, question.bundle)
+    found = door.preview(farm.db, question.selector, question.bundle, question.pack, question.suites)
     error = found.error
     return {
         "matching": encode(found.matching),
@@ -152,6 +156,7 @@ def preview(farm: Farm, question: Question) -> dict[str, Any]:
         "nearest_words": words_of(found.nearest),
         "error": error
         and {"message": error.message, "position": error.position, "suggestion": error.suggestion or None},
+        "refusal": found.refusal and {"code": found.refusal.code, "message": found.refusal.message},
     }
 
 

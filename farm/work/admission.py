@@ -56,12 +56,33 @@ def check(
     known = devices.facts(session)
     _environment(request.env, known)
     wants = wants_of(request.selector, request.suites, pack)
-    fits = _matching(wants, known)
-    unknown = [d for d in fits if "abi" not in d.labels and not any(wanted.names(d.facts()) for wanted in wants)]
-    told = [d for d in fits if d not in unknown] or fits  # a device that never told its ABI keeps no other from its run
-    _abis(bundle, abis, told)
-    working, left_out = _usable(told, now)
-    return pack, working, left_out + [_never_told(d, now) for d in unknown]
+    served = by_abi(bundle, abis, _matching(wants, known), wants)
+    if served.refusal is not None:
+        raise served.refusal
+    working, left_out = _usable(served.fits, now)
+    return pack, working, left_out + [_never_told(d, now) for d in served.never_told]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Whom of the devices that a submission matches its bundle has files for. `refusal`: it cannot be queued so."""
+
+    fits: list[DeviceFacts]
+    never_told: list[DeviceFacts]  # left out: their ABI is not known yet
+    refusal: Refused | None
+
+
+def by_abi(bundle: str, abis: Sequence[str], matching: Sequence[DeviceFacts], wants: Sequence[Selector]) -> Served:
+    """The one rule of submit and preview for a bundle and the ABIs of devices.
+
+    A device of another ABI refuses the run. One that never told its ABI keeps no other from it, but is not left out in
+    silence either where it was asked for by its name or is all there is.
+    """
+    silent = [d for d in matching if "abi" not in d.labels and not any(wanted.names(d.facts()) for wanted in wants)]
+    told = [d for d in matching if d not in silent] or list(matching)
+    fits = [d for d in told if d.labels.get("abi") in abis]
+    refusal = None if len(fits) == len(told) else _no_abi(bundle, abis, told)
+    return Served(fits, [d for d in silent if d not in told], refusal)
 
 
 def _form(request: RunRequest) -> None:
@@ -82,8 +103,13 @@ def wants_of(selector: str, suites: Iterable[str], pack: tables.SuitePack) -> tu
     except SelectorError as error:
         detail = {"position": error.position, "suggestion": error.suggestion}
         raise Refused("bad-selector", f"the selector cannot be read: {error}", detail) from None
-    needs = dict.fromkeys(pack.manifest["suites"][s].get("needs") or "" for s in suites)
-    return (wanted, *(parse(n) for n in needs if n))
+    return (wanted, *needs_of(suites, pack))
+
+
+def needs_of(suites: Iterable[str], pack: tables.SuitePack) -> tuple[Selector, ...]:
+    """What suites of a pack need; those that it does not have need nothing."""
+    needs = dict.fromkeys(pack.manifest["suites"].get(s, {}).get("needs") or "" for s in suites)
+    return tuple(parse(n) for n in needs if n)
 
 
 def selector_of(key: str, values: Sequence[str]) -> Selector:
@@ -184,17 +210,20 @@ def _no_match(wanted: Selector, missed: list[Mismatch], known: Sequence[DeviceFa
     return Refused("no-match", f"no device matches {wanted.text!r}; nearest: {words}", detail)
 
 
-def _abis(bundle: str, abis: Sequence[str], fits: Sequence[DeviceFacts]) -> None:
+def _no_abi(bundle: str, abis: Sequence[str], told: Sequence[DeviceFacts]) -> Refused:
     """A bundle without a file for a device's ABI must not reach that device."""
-    wrong = [d for d in fits if d.labels.get("abi") not in abis]
-    if not wrong:
-        return
+    wrong = [d for d in told if d.labels.get("abi") not in abis]
     named = ", ".join(f"{d.name} ({d.labels.get('abi', 'ABI not known yet')})" for d in wrong[:5])
-    hint = "" if len(wrong) == len(fits) else f"; narrow the selector with: {selector_of('abi', abis).text}"
-    raise Refused(
+    narrow = None if len(wrong) == len(told) else selector_of("abi", abis).text
+    hint = f"; narrow the selector with: {narrow}" if narrow else ""
+    return Refused(
         "no-abi",
         f"bundle {bundle} has files for {', '.join(abis)} and none for {named}{hint}",
-        {"bundle_abis": list(abis), "devices": [{"device": d.name, "abi": d.labels.get("abi")} for d in wrong]},
+        {
+            "bundle_abis": list(abis),
+            "devices": [{"device": d.name, "abi": d.labels.get("abi")} for d in wrong],
+            "narrow": narrow,  # the term that leaves the others
+        },
     )
 
 

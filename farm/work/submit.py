@@ -17,7 +17,7 @@ from farm.store import devices, quotas, runs, shards, tables
 from farm.store.bus import touch
 from farm.store.db import Database
 from farm.store.locks import hold_run
-from farm.work.admission import Admitted, admit, check, selector_of
+from farm.work.admission import Admitted, admit, by_abi, check, needs_of, selector_of
 from farm.work.request import Refused, RunRequest
 
 __all__ = [
@@ -40,11 +40,15 @@ class Matching:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a selector would pick. `error` is set when it cannot be read; then nothing matches."""
+    """What a selector would pick. `error` is set when it cannot be read; then nothing matches.
+
+    `refusal`: a run of the bundle on these devices would be refused, though `matching` could run it.
+    """
 
     matching: list[Matching]
     nearest: list[Mismatch]
     error: SelectorError | None = None
+    refusal: Refused | None = None
 
 
 def submit(db: Database, request: RunRequest, now: datetime | None = None) -> int:
@@ -71,22 +75,32 @@ def check_run(db: Database, request: RunRequest, abis: Sequence[str]) -> list[st
         return [device.name for device in working]
 
 
-def preview(db: Database, selector: str, bundle: str | None = None) -> Preview:
-    """What `selector` picks now, and for what it does not pick, what differs. With a bundle its ABIs count too."""
+def preview(
+    db: Database, selector: str, bundle: str | None = None, pack: str | None = None, suites: Sequence[str] = ()
+) -> Preview:
+    """What `selector` picks now, and for what it does not pick, what differs.
+
+    With a bundle its ABIs count too, by `submit`'s rule; with suites (of `pack`, else the farm's own) what they need.
+    """
     with db.read() as session:
         now = db.now(session)
         known = devices.facts(session)
         found = runs.find_bundle(session, bundle) if bundle else None
+        of = runs.find_pack(session, pack) if suites else None
         try:
-            wanted = parse(selector)
-            abis = None if found is None else selector_of("abi", list(found.manifest["files"]))
+            wants = [parse(selector), *(needs_of(suites, of) if of is not None else ())]
         except SelectorError as error:
             return Preview([], [], error)
-    fits = [d for d in known if wanted.matches(d.facts()) and (abis is None or abis.matches(d.facts()))]
-    missed = nearest(wanted, known)
-    if abis is not None:
-        missed = nearest(abis, [d for d in known if wanted.matches(d.facts())]) + missed  # what is left out comes first
-    return Preview([_matching(d, now) for d in fits], missed[:5])
+    fits, missed = known, list[Mismatch]()
+    for wanted in wants:
+        missed = nearest(wanted, fits) + missed  # what is left out last comes first
+        fits = [d for d in fits if wanted.matches(d.facts())]
+    if found is None:
+        return Preview([_matching(d, now) for d in fits], missed[:5])
+    abis = list(found.manifest["files"])
+    served = by_abi(found.name, abis, fits, wants)
+    missed = nearest(selector_of("abi", abis), fits) + missed
+    return Preview([_matching(d, now) for d in served.fits], missed[:5], refusal=served.refusal)
 
 
 def cancel(db: Database, run_id: int, by: str | None) -> None:

@@ -104,13 +104,19 @@ def test_a_refusal_goes_as_soon_as_what_it_refused_is_changed(site: Site) -> Non
 def test_the_button_is_offered_only_for_what_can_be_queued(site: Site) -> None:
     page = _form(site)
     button, why = page.get_by_role("button", name="queue the run"), page.locator("#submit-why")
+    expect(why).to_have_text("the bundle has no files for some of these devices")
+    expect(button).to_be_disabled()
+    expect(page.locator("#preview").get_by_role("alert")).to_contain_text("would be refused: bundle")
+    page.get_by_role("button", name="add abi in (x86_64)").click()
+    expect(page.get_by_label("On which devices")).to_have_value("abi in (x86_64)")
+    expect(page.locator("#preview").get_by_role("alert")).to_have_count(0)
     expect(button).to_be_enabled()
     field = page.get_by_label("On which devices")
     for selector, reason in (("soc=Nothing", "no device matches"), ("soc=(", "the selector cannot be read")):
         field.fill(selector)
         expect(button).to_be_disabled()
         expect(why).to_have_text(reason)
-    field.fill("soc=RK3568")
+    field.fill("soc=RK3568 virtual")
     expect(button).to_be_enabled()
     expect(why).to_have_text("")
     for suite in ("smoke", "fingerprint", "latency"):

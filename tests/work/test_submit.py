@@ -113,6 +113,25 @@ def test_a_device_of_unknown_abi_is_refused_where_it_is_all_there_is_or_asked_fo
         assert (error.code, "none for new-1 (ABI not known yet)" in error.message) == ("no-abi", True), selector
 
 
+@pytest.mark.parametrize("suite", ["smoke", "gpu"])
+@pytest.mark.parametrize(
+    "selector",
+    ["*", "abi=x86_64", "soc=RK3588", "name=arm-1", "pack=new", "name=new-1", "name in (husky-v1, new-1)",
+     "soc!=RK3588", "name=new* or soc=RK3568", "serial=NEW-1 or soc=RK3568"],
+)  # fmt: skip
+def test_a_preview_and_a_submission_agree_on_whom_the_bundle_has_files_for(
+    farm: Database, selector: str, suite: str
+) -> None:
+    never_seen(farm, "new-1")
+    shown = preview(farm, selector, "reference", suites=(suite,))
+    if shown.refusal is not None or not shown.matching:
+        refusal = refused(farm, selector=selector, suites=(suite,))
+        assert shown.refusal is None or shown.refusal.message == refusal.message
+    else:
+        ran = [job.device_id for job in jobs_of(farm, submit(farm, request(selector=selector, suites=(suite,))))]
+        assert [match.device_id for match in shown.matching] == ran
+
+
 def test_a_pattern_names_no_device(farm: Database) -> None:
     never_seen(farm, "husky-v2")
     assert [j.device_id for j in jobs_of(farm, submit(farm, request(selector="name=husky*")))] == [1]
@@ -226,3 +245,5 @@ def test_a_preview_tells_what_matches_what_is_near_and_what_is_wrong(farm: Datab
     with_bundle = preview(farm, "*", "reference")
     assert [m.name for m in with_bundle.matching] == ["husky-v1", "rk-v1"]
     assert [m.words() for m in with_bundle.nearest] == ["arm-1: abi is arm64-v8a, wanted abi in (x86_64)"]
+    assert with_bundle.refusal is not None
+    assert with_bundle.refusal.message == refused(farm, selector="*").message
