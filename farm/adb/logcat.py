@@ -102,7 +102,7 @@ class LogcatStream:
             self._file.note("the device was restarted")
         elif self._since and source.local_time and source.local_time < self._since[: len(source.local_time)]:
             self._file.note(
-                "gap: the device's clock was set back, or a year began; its log is read from the start, lines may repeat"
+                "gap: the device's clock was set back, or a year began: read from the start, lines may repeat"
             )
             self._since = None
         if restarted:  # another boot has another log, whatever its clock says
