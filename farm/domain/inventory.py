@@ -6,7 +6,7 @@
     devices:
       - {serial: virtual-pixel-8-pro, name: husky-v1, type: pixel-8-pro, pool: demo, ring: 0, labels: {owner: demo}}
     connect: ["127.0.0.1:5600"]   # addresses that the agent keeps connected
-    virtual: true                 # connect every virtual device that runs below the state folder
+    virtual: true                 # connect every virtual device below the folder `virtual` of the state folder
 
 Text in, `Inventory` or a list of errors out: a wrong file changes nothing. A device that is not listed is usable all
 the same, by its labels. A device takes the type that it names, or the first whose `match` its properties meet.
