@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from dashboard import (
     attempt,
     device,
+    failures,
     fleet,
     holds,
     job,
@@ -54,7 +55,7 @@ def router(context: Context) -> APIRouter:
 
     house = House(context, render, viewer)
     routes = APIRouter(include_in_schema=False, route_class=route_class(show))
-    places = (fleet, holds, runs, queue, run, job, attempt, device, reservations)
+    places = (fleet, holds, runs, queue, run, job, attempt, device, reservations, failures)
     for page in (*places, people_tokens, people, people_audit):
         page.add(routes, house)
     _add_login(routes, context, render)

@@ -41,9 +41,17 @@ class Finding:
 
 
 @click.command("doctor")
+@click.option("--device", metavar="NAME", help="Whether --bundle can work on this device now.")
+@click.option("--bundle", metavar="BUNDLE", help="A folder with a bundle.yaml, or a bundle's name or hash.")
 @click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
-def command(as_json: bool) -> int:
-    """What this machine has and lacks, with remedies."""
+def command(device: str | None, bundle: str | None, as_json: bool) -> int:
+    """What this machine has and lacks, with remedies. With --device and --bundle: can that bundle work there now?"""
+    if device or bundle:
+        if not (device and bundle):
+            raise click.UsageError("--device and --bundle go together")
+        from farm.cli import doctor_device
+
+        return doctor_device.examine(device, bundle, as_json)
     findings = examine(load())
     if as_json:
         print_json({"ok": _healthy(findings), "findings": [dataclasses.asdict(finding) for finding in findings]})

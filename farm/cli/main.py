@@ -49,6 +49,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tokens": ("tokens", "Tokens for programs: list, create, revoke."),
     "users": ("users", "Users (admin): list, add, set."),
     "teams": ("teams", "Teams: weights and quotas."),
+    "clusters": ("clusters", "Incidents that are one fault: list, show, name, mute."),
+    "deployments": ("deployments", "How often bundles do not load on devices, and why."),
     "evidence": ("evidence", "What a device or an engine printed, as facts (JSON)."),
     "doctor": ("doctor", "What this machine has and lacks, with remedies."),
 }

@@ -6,10 +6,14 @@ import json
 import time
 
 from farm.adb import clean, health
+from farm.adb import precheck as looks
 from farm.adb.logcat import LogcatStream
+from farm.adb.push_cache import BUNDLES_DIR
+from farm.domain import precheck as rules
 from farm.domain import readiness
 from farm.domain.causes import Cause
 from farm.domain.outcomes import Outcome
+from farm.store import peaks
 from farm.work.hold import held
 from farm.work.step import Cut, Step, adb_cut
 
@@ -38,6 +42,32 @@ def _look(step: Step) -> None:
         "clock_skew_s": report.clock_skew_s,
     }
     take_snapshot(step)
+    _checks(step)
+
+
+def _checks(step: Step) -> None:
+    """The list of `farm.domain.precheck`, kept with the phase; the first check that failed ends the attempt."""
+    device, manifest = step.device_row, step.bundle.manifest
+    with step.work.db.read() as session:
+        reached = peaks.of_bundle(session, step.bundle.hash)
+    state = looks.look(step.device(), device.labels.get("abi"), f"{BUNDLES_DIR}/{step.bundle.hash[:16]}")
+    found = rules.checks(state, manifest, looks.models_of(manifest, _local_models(step)), reached)
+    step.detail["checks"] = rules.to_json(found)
+    wrong = rules.failed(found)
+    if wrong is not None:
+        outcome = Outcome.DEPLOY_FAILED if wrong.cause is Cause.STORAGE_FULL else Outcome.REFUSED
+        raise Cut(outcome, f"{wrong.name}: {wrong.figure} on {device.name}; {wrong.remedy}", wrong.cause)
+
+
+def _local_models(step: Step) -> dict[str, str | None]:
+    """Models of the bundle on this host; one that the store has lost is told by the deploy."""
+    found: dict[str, str | None] = {}
+    for path in step.bundle.manifest["models"].values():
+        try:
+            found[path] = str(step.work.artifacts.local_path(step.bundle.manifest["content"][path]["sha256"]))
+        except FileNotFoundError:
+            found[path] = None
+    return found
 
 
 def ensure_logcat(step: Step) -> None:

@@ -13,6 +13,7 @@ import threading
 from farm.store.db import Database
 from farm.store.postgres import Lock
 from farm.work.alerts import Alerts
+from farm.work.grouping import Grouping
 from farm.work.lost import LostHosts
 from farm.work.planner import Planner
 from farm.work.queue import Enqueue
@@ -24,13 +25,14 @@ LOCK = "scheduler"
 
 
 class Scheduler:
-    """Planner, watch over lost hosts, and alerts, for as long as this process has the role."""
+    """Planner, watch over lost hosts, alerts and clusters of incidents, for as long as this process has the role."""
 
     def __init__(self, db: Database, settings: WorkSettings, enqueue: Enqueue) -> None:
         self._settings = settings
         self._planner = Planner(db, settings, enqueue)
         self._lost = LostHosts(db)
         self._alerts = Alerts(db)
+        self._grouping = Grouping(db)
         self._lock = None if db.is_sqlite else Lock(db.url, LOCK)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -74,9 +76,11 @@ class Scheduler:
     def _begin(self) -> None:
         self._lost.begin()
         self._planner.start()
+        self._grouping.start()
         self.leads.set()
 
     def _end(self) -> None:
         if self.leads.is_set():
             self.leads.clear()
             self._planner.stop()
+            self._grouping.stop()

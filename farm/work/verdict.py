@@ -13,7 +13,7 @@ from farm.domain.devices import Health
 from farm.domain.jobs import decide
 from farm.domain.leases import HEARTBEAT, Lease
 from farm.domain.outcomes import HealthEffect, Outcome, Phase, State
-from farm.store import devices, durations, leases, persistence, runs, tables
+from farm.store import deployments, devices, durations, leases, peaks, persistence, runs, tables
 from farm.store.bus import touch
 from farm.store.locks import hold_attempt, hold_device
 from farm.work import confirm
@@ -46,6 +46,8 @@ def close(session: Session, attempt: tables.Attempt, now: datetime) -> None:
     touch(session, "attempt", attempt.id, at=now, run_id=run.id, device_id=attempt.device_id)
     session.flush()
     durations.learn(session, attempt, now)
+    deployments.note(session, attempt)
+    peaks.note(session, attempt)
     if job.state == State.ENDED.value:
         return
     ends = runs.attempt_ends(session, job.id)

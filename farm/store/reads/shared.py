@@ -61,6 +61,7 @@ class IncidentRow:
     evidence: str | None
     artifact: str | None
     count: int = 1  # so many alike, which this one stands for
+    signature: str | None = None  # what it is, wherever it happens; None: not told yet
 
 
 def kind_of(labels: Mapping[str, Any], has_battery: bool | None) -> str:
@@ -109,6 +110,7 @@ def incident_rows(rows: Iterable[tables.Incident], devices: Mapping[int, DeviceR
             row.evidence,
             row.artifact,
             row.count,
+            row.signature,
         )
         for row in rows
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, String, Text, UniqueConstraint, text
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from farm.store.base import Base
@@ -88,6 +88,7 @@ class Attempt(Base):
     blame: Mapped[str | None] = mapped_column(String(20))  # from the table of outcomes, with the cause known
     cause: Mapped[str | None] = mapped_column(String(60))  # of a closed list: which row of the table
     deployment: Mapped[str | None] = mapped_column(String(40))  # farm.domain.deployments; None: says nothing of it
+    peak_bytes: Mapped[int | None] = mapped_column(BigInteger)  # most memory of its engine; None: not measured
     __table_args__ = (UniqueConstraint("job_id", "number"),)
 
 

@@ -18,6 +18,7 @@ def upgrade() -> None:
     op.add_column("hosts", sa.Column("unready", sa.Text(), nullable=True))
     create_clusters()
     op.add_column("attempts", sa.Column("deployment", sa.String(length=40), nullable=True))
+    op.add_column("attempts", sa.Column("peak_bytes", sa.BigInteger(), nullable=True))
     create_series()
 
 
