@@ -88,10 +88,15 @@ def is_full(free_bytes: int | None) -> bool:
 
 
 def host_words(free_bytes: int | None, folder: str, floor_bytes: int) -> str | None:
-    """Why a host must not be given work: every attempt writes its journal and logs there. None: nothing is known."""
+    """Why a host must not be given work: every attempt writes its journal and logs there. None: nothing is known.
+
+    In steps of 10 MB: everybody who waits is told anew when the words change.
+    """
     if free_bytes is None or free_bytes >= floor_bytes:
         return None
-    return f"only {free_bytes / 1e6:.1f} MB are free in {folder}, below {floor_bytes / 1e6:.0f} MB: free some"
+    tens = free_bytes // 10**7 * 10
+    room = f"about {tens} MB" if tens else "less than 10 MB"
+    return f"{room} are free in {folder}, below {floor_bytes / 1e6:.0f} MB: free some"
 
 
 def warnings(clock_skew_s: float | None, battery_pct: int | None) -> list[str]:

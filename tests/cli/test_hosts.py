@@ -14,7 +14,7 @@ from tests.served import Served
 def test_each_host_says_whether_it_can_be_given_work_and_why_not(farm_server: Served) -> None:
     db = farm_server.farm.db
     now = db.now()
-    full = "only 1.0 MB are free in /farm/attempts, below 268 MB: free some"
+    full = "about 10 MB are free in /farm/attempts, below 268 MB: free some"
     with db.session() as session:
         session.add(t.Host(name="lab-2", info={}, seen_at=now + timedelta(hours=1), unready=full))
         session.add(t.Host(name="lab-3", info={}, seen_at=now - timedelta(hours=2)))

@@ -70,7 +70,11 @@ def test_a_device_below_its_limit_by_five_degrees_is_never_held(readings: list[t
 
 
 def test_a_host_with_too_little_room_says_how_much_and_where_and_one_that_is_not_measured_says_nothing() -> None:
-    words = readiness.host_words(12_300_000, "/farm/attempts", 256_000_000)
-    assert words == "only 12.3 MB are free in /farm/attempts, below 256 MB: free some"
+    def words(free_bytes: int) -> str | None:
+        return readiness.host_words(free_bytes, "/farm/attempts", 256_000_000)
+
+    assert words(246_300_000) == "about 240 MB are free in /farm/attempts, below 256 MB: free some"
+    assert words(246_300_000) == words(240_000_000)
+    assert words(9_999_999) == words(0) == "less than 10 MB are free in /farm/attempts, below 256 MB: free some"
     assert readiness.host_words(256_000_000, "/farm/attempts", 256_000_000) is None
     assert readiness.host_words(None, "/farm/attempts", 256_000_000) is None

@@ -25,7 +25,7 @@ from farm.work.step import set_outcome
 from farm.work.verdict import close
 from tests.work.factories import add_bundle_and_pack, add_device, see_again, start_attempt, start_run
 
-FULL = "only 1.0 MB are free in /farm/attempts, below 268 MB: free some"
+FULL = "about 10 MB are free in /farm/attempts, below 268 MB: free some"
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_that_a_host_is_ready_or_not_is_announced_once(db: Database) -> None:
     add_device(db, "d1")
     beat(db)
     assert changes(FULL) == ["host", "device"]
-    assert changes(FULL.replace("1.0", "0.9")) == []  # the figure moves with every beat
+    assert changes(FULL.replace("10 MB", "20 MB")) == []  # the figure may move with every beat
     assert changes(None) == ["host", "device"]
 
 
