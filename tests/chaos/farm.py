@@ -35,13 +35,13 @@ PACK = Path(__file__).parent / "pack"
 DISK_MB = 96
 #: There a host is ready with so many bytes free.
 LITTLE = 4 << 20
-#: Health checks are as rare as in real life: eight devices on two cores have better things to do.
+#: Health checks are rare: eight idle devices take half a core of two with them.
 WORK: dict[str, Any] = {
     "online_wait_s": 10.0,
     "clean_wait_s": 15.0,
     "give_up_s": 120.0,
     "recovery_pace": 4.0,
-    "health_every_s": 5.0,
+    "health_every_s": 10.0,
 }
 
 
