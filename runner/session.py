@@ -114,7 +114,14 @@ class Session:
         except (NoSuite, ManifestError) as error:
             stop = Stop(Outcome.FAILED, str(error))
         verdict = conclude(read(self.journal.path), stop, lost, exit_code, self.spec.finished)
+        if verdict.outcome is not Outcome.PASSED:
+            self._log(f"runner: {verdict.outcome.value}: {verdict.reason}")
         self._end(verdict)
+
+    def _log(self, words: str) -> None:
+        """A line below what the suite printed: who reads the log looks for the reason at its end."""
+        with contextlib.suppress(OSError), (self.folder / "runner.log").open("ab") as log:  # a full disk
+            log.write(f"\n{words}\n".encode())
 
     @contextmanager
     def _devices(self) -> Iterator[None]:

@@ -128,14 +128,18 @@ class _Execution:
         self.runner.start()
 
     def _restart(self) -> None:
+        died = f"the runner {self.runner.death()} (start {max(self.tail.starts, 1)})"
         if self.tail.starts >= self.settings.runner_starts or self.tail.starts == 0:
-            words = f"the runner died (start {max(self.tail.starts, 1)}): {self.runner.last_words()}"
+            words = f"{died}; its last words: {self.runner.last_words()}"
+            self.runner.note(f"{died}; the attempt ends")
             raise Cut(Outcome.INFRA_ERROR, words, Cause.RUNNER_DIED)
-        log.warning("attempt %d: the runner died; starting it again", self.step.id)
+        log.warning("attempt %d: %s; starting it again", self.step.id, died)
+        self.runner.note(f"{died}; it is started again, and tests that finished stay finished")
         self._start()
 
     def _stop(self, cut: Cut) -> None:
         """Ask the runner to end, so that it can write down how; then make sure."""
+        self.runner.note(f"the runner is ended: {cut.reason}")
         if cut.outcome is Outcome.CANCELLED:
             (self.step.folder / "cancel").write_text(cut.reason)
             self.step.say("the runner to stop")

@@ -35,7 +35,7 @@ class Supervisor:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._child: subprocess.Popen[bytes] | None = None
-        self._began = 0.0
+        self._exit_code: int | None = None  # of our child that ended last
 
     def start(self) -> None:
         """Start a new runner; it outlives this process."""
@@ -49,14 +49,14 @@ class Supervisor:
                 cwd="/",
                 start_new_session=True,
             )
-        self._began = time.monotonic()
+        self._exit_code = None
 
     def alive(self) -> bool:
         """Whether a runner of this folder lives: our child, or the one that runner.json names."""
         if self._child is not None:
             if self._child.poll() is None:
                 return True
-            self._child = None
+            self._exit_code, self._child = self._child.returncode, None
         found = self.identity()
         return found is not None and is_process(found)
 
@@ -90,6 +90,19 @@ class Supervisor:
                 return False
             time.sleep(0.05)
         return True
+
+    def death(self) -> str:
+        """How it ended, as far as that can be known of a process that need not be our child."""
+        if self._exit_code is None:
+            return "ended without its last record"
+        if self._exit_code < 0:
+            return f"was killed by {signal.Signals(-self._exit_code).name}"
+        return f"ended with exit code {self._exit_code}, without its last record"
+
+    def note(self, words: str) -> None:
+        """A line of the farm's own in the attempt's log, for what a dead runner cannot say itself."""
+        with contextlib.suppress(OSError), (self._folder / "runner.log").open("ab") as log:  # a full disk
+            log.write(f"\nfarm: {words}\n".encode())
 
     def last_words(self) -> str:
         """The end of what it wrote, for a reason that is read by people."""

@@ -65,6 +65,18 @@ def test_a_runner_that_is_killed_and_started_again_runs_no_finished_test_twice(
     assert [r.seq for r in attempt.records()] == list(range(len(attempt.records())))
 
 
+def test_a_runner_that_is_ended_from_outside_says_so_in_the_log(
+    attempts: Attempts, phone: fleet.Running, gated: Path
+) -> None:
+    attempt = attempts.make(phone, gated, "s")
+    process = attempt.start()
+    eventually(lambda: (attempt.folder / "work" / "second-runs").exists())
+    os.kill(process.pid, signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert attempt.end().fields["reason"] == "the runner was ended by SIGTERM"
+    assert attempt.log().endswith("\nrunner: infra-error: the runner was ended by SIGTERM\n")
+
+
 def test_a_second_runner_on_the_same_folder_leaves_at_once(
     attempts: Attempts, phone: fleet.Running, gated: Path
 ) -> None:

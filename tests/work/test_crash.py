@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from farm.store import tables
+from farm.store.logs import read_log
 from tests.waiting import eventually
 from tests.work.real_farm import RealFarm
 
@@ -68,6 +69,10 @@ def test_the_runner_is_killed_and_started_again_and_goes_on(farm: RealFarm) -> N
     identity = json.loads((farm.state / "attempts" / str(attempt.id) / "runner.json").read_text())
     os.kill(identity["pid"], signal.SIGKILL)
     assert farm.ended(run) == "passed"
+    with farm.db.read() as session:
+        log = read_log(session, farm.artifacts, farm.state, attempt.id, "runner", 0, 1 << 20)
+    assert log is not None
+    assert "farm: the runner was killed by SIGKILL (start 1); it is started again" in log.text
     assert len(farm.attempts(run)) == 1
     assert farm.passed(run) == Counter(STEPS)
 

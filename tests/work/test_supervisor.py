@@ -71,6 +71,22 @@ def test_a_folder_without_a_runner_has_none_and_nothing_is_killed(tmp_path: Path
     assert runner.last_words() == "it said nothing"
 
 
+def test_a_dead_runner_is_spoken_for(tmp_path: Path) -> None:
+    runner = Supervisor(tmp_path)
+    assert runner.death() == "ended without its last record"
+    runner.start()
+    eventually(lambda: not runner.alive())
+    assert runner.death() == "ended with exit code 2, without its last record"
+    runner.start()
+    assert runner._child is not None
+    runner._child.kill()
+    eventually(lambda: not runner.alive())
+    assert runner.death() == "was killed by SIGKILL"
+    (tmp_path / "runner.log").write_text("what a suite printed")
+    runner.note("the runner was killed")
+    assert (tmp_path / "runner.log").read_text() == "what a suite printed\nfarm: the runner was killed\n"
+
+
 def test_a_runner_that_cannot_start_leaves_its_words(tmp_path: Path) -> None:
     runner = Supervisor(tmp_path)
     runner.start()
