@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from importlib.util import find_spec
 
 import pytest
+
+from tests import leftovers
 
 # Fixtures of these modules are there for every test: do not import them again, a second import is a second fixture.
 _SHARED_FIXTURES = ("tests.devices", "tests.engine_build", "tests.postgres")
@@ -16,14 +17,28 @@ pytest_plugins = [name for name in _SHARED_FIXTURES if find_spec(name) is not No
 
 #: The locks of this machine protect its devices and CPUs from each other's farms; tests have devices of their own.
 LOCKS = pytest.StashKey[str]()
+_SWEPT = pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[LOCKS] = os.environ["FARM_LOCKS"] = tempfile.mkdtemp(prefix="farm-test-locks-")
+    if not hasattr(config, "workerinput"):
+        config.stash[_SWEPT] = leftovers.sweep()
+    config.stash[LOCKS] = os.environ["FARM_LOCKS"] = str(leftovers.folder("farm-test-locks-"))
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    swept = config.stash.get(_SWEPT, [])
+    return [f"ended, left by a session that was killed: {line}" for line in swept]
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    factory = session.config._tmp_path_factory  # type: ignore[attr-defined]
+    leftovers.own(factory.getbasetemp(), keep=True)  # pytest removes it by itself
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(config.stash.get(LOCKS, ""), ignore_errors=True)
+    leftovers.forget()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -16,7 +16,6 @@ import os
 import shutil
 import socket
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from tests import leftovers
 from tests.waiting import eventually
 from virtual import fleet
 
@@ -99,7 +99,7 @@ def adb_server() -> Iterator[AdbServer]:
 @pytest.fixture(scope="session")
 def virtual_fleet() -> Iterator[Path]:
     """Folder of the session's devices; short, as sockets lie in it."""
-    folder = Path(tempfile.mkdtemp(prefix="vd-"))
+    folder = leftovers.folder("vd-")
     yield folder
     fleet.stop_all(folder)
     shutil.rmtree(folder, ignore_errors=True)

@@ -16,7 +16,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -27,6 +26,7 @@ import psycopg
 import pytest
 
 from farm.store.db import Database, sqlite_url
+from tests import leftovers
 from tests.waiting import eventually
 
 #: No fsync: the folder is thrown away. A restart or a kill -9 loses nothing that a commit has written to the kernel.
@@ -47,7 +47,7 @@ class PostgresServer:
     def __init__(self, listen: str = "127.0.0.1", settings: Mapping[str, str] | None = None) -> None:
         """`listen`: "*" also takes connections from hosts in network namespaces of their own."""
         self.address, self._listen = "127.0.0.1", listen
-        self.folder = Path(tempfile.mkdtemp(prefix="fpg-"))
+        self.folder = leftovers.folder("fpg-")
         self._settings = {**SETTINGS, **(settings or {})}
         self._number = count(1)
         self._process: subprocess.Popen[bytes] | None = None

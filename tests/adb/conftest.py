@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 from farm.adb.device import Device
 from farm.adb.errors import AdbError
 from farm.adb.server import AdbServer
+from tests import leftovers
 from tests.devices import StartVirtualDevice
 from tests.waiting import eventually
 from virtual import fleet
@@ -60,11 +61,12 @@ def free_port() -> int:
 
 @pytest.fixture(scope="session")
 def farm_server() -> Iterator[AdbServer]:
-    with tempfile.TemporaryDirectory(prefix="fa-") as folder:
-        server = AdbServer(free_port(), Path(folder, "adb"), usb=False)
-        server.start()
-        yield server
-        server.stop()
+    folder = leftovers.folder("fa-")
+    server = AdbServer(free_port(), folder / "adb", usb=False)
+    server.start()
+    yield server
+    server.stop()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

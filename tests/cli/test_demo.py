@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 
 from farm.cli import processes
 from farm.settings import load, port_is_free
+from tests import leftovers
 from tests.cli.conftest import Done, farm
 from tests.waiting import eventually
 
@@ -28,9 +29,10 @@ pytestmark = pytest.mark.usefixtures("engine_bin")  # built once for all tests
 @pytest.fixture
 def state() -> Iterator[Path]:
     """The demo's state folder; whatever a failed test left running there is stopped."""
-    with tempfile.TemporaryDirectory(prefix="farm-") as folder:  # short: sockets lie in it
-        yield Path(folder)
-        farm("down", "--all", state=Path(folder))
+    folder = leftovers.folder("farm-")  # short: sockets lie in it
+    yield folder
+    farm("down", "--all", state=folder)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def demo(state: Path, *arguments: str) -> Done:

@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -28,6 +27,7 @@ from farm.adb.server import AdbServer
 from farm.store import bundles
 from farm.store.artifacts import ArtifactStore
 from farm.store.db import Database, sqlite_url
+from tests import leftovers
 from tests.dashboard.conftest import DESK, ROOT
 from tests.devices import _free_port
 from tests.waiting import eventually
@@ -42,7 +42,7 @@ class RealFarm:
     """A farm as `farm up` starts it, with one virtual device and one bundle."""
 
     def __init__(self) -> None:
-        self.state = Path(tempfile.mkdtemp(prefix="fd-"))  # short: sockets lie below it
+        self.state = leftovers.folder("fd-")
         self.adb_port = _free_port()
         self.log = self.state / "server.out"
         self.process: subprocess.Popen[bytes] | None = None

@@ -19,7 +19,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -36,6 +35,7 @@ from farm.store.artifacts import ArtifactStore
 from farm.store.db import Database
 from farm.work.submit import RunRequest, submit
 from farm.work.supervisor import Supervisor
+from tests import leftovers
 from tests.hosts.net import Network
 from tests.postgres import PostgresServer
 from tests.waiting import eventually
@@ -75,7 +75,7 @@ class Lab:
     ) -> None:
         self.postgres, self._bundle, self._pack, self._profile = postgres, bundle, pack, profile
         self.work = {**WORK, **(work or {})}
-        self.state = Path(tempfile.mkdtemp(prefix="fl-"))  # short: sockets lie below it
+        self.state = leftovers.folder("fl-")
         self.hosts = [f"h{n + 1}" for n in range(hosts)]
         self.servers = [f"s{n + 1}" for n in range(servers)]
         self._devices = devices

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +21,7 @@ from farm.store import bundles, leases, tables
 from farm.store.artifacts import ArtifactStore
 from farm.store.db import Database, sqlite_url
 from farm.work.submit import RunRequest, submit
+from tests import leftovers
 from tests.waiting import eventually
 from virtual import fleet
 
@@ -38,7 +38,7 @@ class RealFarm:
 
     def __init__(self, **settings: float) -> None:
         self.settings = settings
-        self.state = Path(tempfile.mkdtemp(prefix="fw-"))  # short: sockets lie below it
+        self.state = leftovers.folder("fw-")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.adb_port = int(probe.getsockname()[1])
