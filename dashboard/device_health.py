@@ -50,28 +50,29 @@ def add(routes: APIRouter, house: House) -> None:
             row = session.get(tables.Device, device_id)
             if row is None:
                 raise gone("device", str(device_id), ("/", "to the fleet"))
-            now = clock()
+            now, was = clock(), notes.health_words(row)
             try:
                 do(session, row, viewer.name, now)
             except notes.CannotChange as error:
                 why = str(error)
                 back = (f"/devices/{device_id}", "back to the device")
                 raise PageError(409, "Nothing was changed", f"{why[:1].upper()}{why[1:]}.", back) from None
-            note_of(request).write(session, now, row.serial, **detail)
+            told = detail or {"was": was}
+            note_of(request).write(session, now, f"device {row.name}", serial=row.serial, **told)
         return RedirectResponse(f"/devices/{device_id}", 303)
 
     @routes.post("/ui/devices/{device_id}/notes", dependencies=[needs(Scope.SUBMIT, "device.note")])
     def write(
         request: Request, device_id: DeviceId, text: Annotated[str, Form(min_length=1, max_length=2000)]
     ) -> Response:
-        return act(request, device_id, lambda s, row, who, now: notes.add(s, row.id, who, text, now))
+        return act(request, device_id, lambda s, row, who, now: notes.add(s, row.id, who, text, now), text=text)
 
     @routes.post("/ui/devices/{device_id}/quarantine", dependencies=[needs(Scope.OPERATE, "device.quarantine")])
     def quarantine(request: Request, device_id: DeviceId, reason: Reason, hours: Hours = 0) -> Response:
         lasts = timedelta(hours=hours) if hours else None
         return act(
             request, device_id, lambda s, row, who, now: notes.quarantine(s, row, reason, who, now, lasts),
-            reason=reason, hours=hours,
+            reason=reason, for_s=lasts.total_seconds() if lasts else None,
         )  # fmt: skip
 
     @routes.post("/ui/devices/{device_id}/maintenance", dependencies=[needs(Scope.OPERATE, "device.maintenance")])

@@ -75,8 +75,10 @@ def add(routes: APIRouter, house: House) -> None:
             except holds.UnknownTarget as error:
                 why = str(error)
                 raise PageError(404, "Nothing was paused", f"{why[:1].upper()}{why[1:]}.", BACK) from None
-            holds.place(session, scope, ref, reason, principal(request).name, now, now + lasts if lasts else None)
-            note_of(request).write(session, now, f"{scope} {name.strip()}".strip(), reason=reason)
+            until = now + lasts if lasts else None
+            hold = holds.place(session, scope, ref, reason, principal(request).name, now, until)
+            for_s = lasts.total_seconds() if lasts else None
+            note_of(request).write(session, now, hold.what, reason=reason, for_s=for_s)
         return RedirectResponse("/", 303)
 
     @routes.post("/ui/holds/lift", dependencies=[needs(Scope.OPERATE, "hold.lift")])
@@ -85,5 +87,8 @@ def add(routes: APIRouter, house: House) -> None:
         with db.session() as session:
             now = db.now(session)
             ended = holds.lift(session, scope, name, principal(request).name, now)
-            note_of(request).write(session, now, f"{scope} {name}".strip(), lifted=len(ended))
+            note = note_of(request)
+            if ended:
+                note.write(session, now, ended[0].what, lifted=[f"{one.reason} (by {one.by})" for one in ended])
+            note.done = True
         return RedirectResponse("/", 303)

@@ -95,7 +95,9 @@ def add(routes: APIRouter, house: House) -> None:
             if user is None:
                 raise gone("user", name, BACK)
             changed = users.change(session, user, clock(), team=team, role=role, disabled=disabled)
-            note_of(request).write(session, clock(), f"user {name}", **changed)
+            if changed:
+                note_of(request).write(session, clock(), f"user {name}", **changed)
+            note_of(request).done = True
         return back()
 
     @routes.post("/ui/teams", dependencies=[needs(Scope.ADMIN, "team.set")])
@@ -119,7 +121,8 @@ def add(routes: APIRouter, house: House) -> None:
     @routes.post("/ui/teams/{name}/remove", dependencies=[needs(Scope.ADMIN, "team.remove")])
     def remove_team(request: Request, name: UserName) -> Response:
         with refusals("The team stays"), db.session() as session:
-            if not teams.remove(session, name):
+            removed = teams.remove(session, name)
+            if removed is None:
                 raise gone("team", name, BACK)
-            note_of(request).write(session, clock(), f"team {name}")
+            note_of(request).write(session, clock(), f"team {name}", **removed)
         return back()

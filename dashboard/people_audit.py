@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -11,27 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dashboard.house import MAX_ID, House
+from farm.domain.words import facts
 from farm.store import audit
-from farm.store.audit import AuditRow
 from farm.store.people import Scope
 
 PAGE = 60
 Word = Annotated[str, Query(max_length=200)]
-
-
-def detail_words(row: AuditRow) -> str:
-    """`team vision · scopes read, submit`; what says nothing is left out."""
-    return " · ".join(
-        f"{key.replace('_', ' ')} {_plain(value)}"
-        for key, value in row.detail.items()
-        if value not in (None, "", [], {})
-    )
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(str(part) for part in value)
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def add(routes: APIRouter, house: House) -> None:
@@ -51,7 +35,7 @@ def add(routes: APIRouter, house: House) -> None:
             )  # fmt: skip
         kept = {key: value for key, value in asked.items() if value}
         data = {
-            "lines": [(row, detail_words(row)) for row in found.rows],
+            "lines": [(row, facts(row.detail)) for row in found.rows],
             "asked": asked,
             "filtered": bool(kept),
             "older": urlencode({**kept, "before": found.before}) if found.before else None,

@@ -125,12 +125,14 @@ def add(routes: APIRouter, house: House) -> None:
             raise gone("run", run_id, ("/runs", "to the runs"))
         return house.page(request, template, {**view(found), "may": house.may_submit(viewer)}, viewer=viewer)
 
-    def refuse_other_teams(request: Request, run_id: int) -> None:
+    def refuse_other_teams(request: Request, run_id: int) -> dict[str, object]:
+        """What the audit log tells of the run."""
         with house.context.db.read() as session:
             found = session.get(Run, run_id)
         if found is not None and not house.context.principal(request).may_act_for(found.team):
             why = "They or an operator may do that."
             raise PageError(403, f"Run {run_id} is team {found.team}'s", why, _back(run_id))
+        return {} if found is None else {"title": found.title, "team": found.team, "was": found.state}
 
     @routes.get("/runs/{run_id:int}")
     def page(request: Request, run_id: RunId) -> Response:
@@ -145,8 +147,8 @@ def add(routes: APIRouter, house: House) -> None:
         from farm.work import submit
 
         viewer = house.viewer(request)
-        house.context.note(request).target = f"run {run_id}"
-        refuse_other_teams(request, run_id)
+        note = house.context.note(request)
+        note.target, note.detail = f"run {run_id}", refuse_other_teams(request, run_id)
         try:
             submit.cancel(house.context.db, run_id, viewer.name)
         except submit.Refused as refusal:

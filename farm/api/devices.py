@@ -77,7 +77,7 @@ def quarantine(farm: Farm, who: Who, note: Audit, ref: Ref, body: Quarantine) ->
         now, row = farm.db.now(session), _row(session, ref)
         lasts = None if body.for_s is None else timedelta(seconds=body.for_s)
         notes.quarantine(session, row, body.reason, who.name, now, lasts)
-        note.write(session, now, row.serial, reason=body.reason, for_s=body.for_s)
+        note.write(session, now, f"device {row.name}", serial=row.serial, reason=body.reason, for_s=body.for_s)
         return _standing(row)
 
 
@@ -91,7 +91,7 @@ def maintenance(farm: Farm, who: Who, note: Audit, ref: Ref, body: Because) -> d
     with farm.db.session() as session:
         now, row = farm.db.now(session), _row(session, ref)
         notes.maintenance(session, row, body.reason, who.name, now)
-        note.write(session, now, row.serial, reason=body.reason)
+        note.write(session, now, f"device {row.name}", serial=row.serial, reason=body.reason)
         return _standing(row)
 
 
@@ -104,11 +104,12 @@ def release(farm: Farm, who: Who, note: Audit, ref: Ref) -> dict[str, Any]:
     """Out of quarantine or maintenance; it is looked at before its next use."""
     with farm.db.session() as session:
         now, row = farm.db.now(session), _row(session, ref)
+        was = notes.health_words(row)
         try:
             notes.release(session, row, who.name, now)
         except notes.CannotChange as error:
             raise ApiError(409, "in-service", str(error)) from None
-        note.write(session, now, row.serial)
+        note.write(session, now, f"device {row.name}", serial=row.serial, was=was)
         return _standing(row)
 
 
@@ -119,11 +120,12 @@ def check(farm: Farm, who: Who, note: Audit, ref: Ref) -> dict[str, Any]:
     """Its host looks at it within a second or two: `tile.facts.readiness.at` tells when it has."""
     with farm.db.session() as session:
         now, row = farm.db.now(session), _row(session, ref)
+        was = notes.health_words(row)
         try:
             notes.ask_for_look(session, row, who.name, now)
         except notes.CannotChange as error:
             raise ApiError(409, "cannot-check", str(error)) from None
-        note.write(session, now, row.serial)
+        note.write(session, now, f"device {row.name}", serial=row.serial, was=was)
         return _standing(row) | {"asked_at": encode(now)}
 
 
@@ -138,7 +140,7 @@ def add_note(farm: Farm, who: Who, note: Audit, ref: Ref, new: NewNote) -> dict[
     with farm.db.session() as session:
         now, row = farm.db.now(session), _row(session, ref)
         made = notes.add(session, row.id, who.name, new.text, now)
-        note.write(session, now, row.serial)
+        note.write(session, now, f"device {row.name}", serial=row.serial, text=new.text)
     return dict(encode(made))
 
 

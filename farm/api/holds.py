@@ -62,7 +62,7 @@ def place(farm: Farm, who: Who, note: Audit, new: NewHold) -> dict[str, Any]:
         ref = _target(session, new.scope, new.name)
         until = None if new.for_s is None else now + timedelta(seconds=new.for_s)
         hold = holds.place(session, new.scope, ref, new.reason, who.name, now, until)
-        note.write(session, now, f"{new.scope} {new.name}".strip(), reason=new.reason)
+        note.write(session, now, hold.what, reason=new.reason, for_s=new.for_s)
         return dict(encode(reads.standing_one(session, hold)))
 
 
@@ -73,7 +73,9 @@ def lift(farm: Farm, who: Who, note: Audit, gone: Lifted) -> dict[str, Any]:
         now = farm.db.now(session)
         ref = _target(session, gone.scope, gone.name)
         ended = holds.lift(session, gone.scope, ref, who.name, now)
-        note.write(session, now, f"{gone.scope} {gone.name}".strip(), lifted=len(ended))
+        if ended:
+            note.write(session, now, ended[0].what, lifted=[f"{one.reason} (by {one.by})" for one in ended])
+        note.done = True
         return {"lifted": encode(ended)}
 
 

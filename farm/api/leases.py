@@ -91,9 +91,10 @@ def release(farm: Farm, who: Who, note: Audit, lease_id: Id) -> dict[str, Any]:
 def _release(session: Session, who: Principal, note: Note, now: datetime, lease_id: int) -> tuple[int, dict[str, Any]]:
     lease = _mine(session, who, lease_id)
     if lease.reservation_id is None:
-        raise ApiError(
-            409, "an-attempts", f"lease {lease_id} is {lease.holder}'s: cancel its run (farm cancel RUN), or preempt"
-        )
+        view = reads.open_lease(session, lease_id)
+        run = "" if view is None or view.run_id is None else f" {view.run_id}"
+        words = f"lease {lease_id} is held by run{run}: `farm cancel{run or ' RUN'}` ends it, or an operator preempts"
+        raise ApiError(409, "an-attempts", words)
     released = leases.release(session, lease_id, now, f"released by {who.name}")
     note.write(session, now, f"lease {lease_id}", released=released)
     return 200, {"id": lease_id, "released": released} | ({} if released else _told(session, lease_id) or {})
@@ -125,7 +126,7 @@ def _mine(session: Session, who: Principal, lease_id: int) -> Lease:
         raise ApiError(
             403,
             "not-yours",
-            f"Lease {lease_id} is {lease.user or lease.holder}'s: ask them, or an operator to preempt.",
+            f"Lease {lease_id} is {lease.user or lease.holder.replace(':', ' ')}'s: ask them, or an operator to preempt.",
         )
     return lease
 

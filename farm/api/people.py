@@ -85,7 +85,9 @@ def change_user(farm: Farm, note: Audit, name: PathName, change: UserChange) -> 
             changed = users.change(session, user, now, team=change.team, role=change.role, disabled=change.disabled)
         except users.LastAdmin as refusal:
             raise ApiError(409, "last-admin", f"{sentence(refusal)}.") from None
-        note.write(session, now, f"user {name}", **changed)
+        if changed:
+            note.write(session, now, f"user {name}", **changed)
+        note.done = True
     return {"name": name, "changed": changed}
 
 
@@ -100,5 +102,5 @@ def make_login_link(farm: Farm, who: Who, note: Audit) -> dict[str, Any]:
     now = farm.now()
     with farm.db.session() as session:
         code, _ = people.derive_token(session, who, "login link", now, TokenKind.LOGIN, LOGIN_CODE_LASTS)
-        note.write(session, now, f"user {who.name}")
+        note.write(session, now, f"user {who.name}", lasts_s=LOGIN_CODE_LASTS.total_seconds())
     return {"path": f"/login/once/{code}", "seconds": int(LOGIN_CODE_LASTS.total_seconds())}

@@ -185,9 +185,9 @@ def show_measurements(farm: Farm, run_id: RunId) -> dict[str, Any]:
 )
 def cancel(farm: Farm, who: Who, note: Audit, run_id: RunId) -> dict[str, Any]:
     """What waits ends at once; what runs is stopped, its evidence collected and its device cleaned first."""
-    _refuse_other_teams(farm, who, run_id)
+    run = _refuse_other_teams(farm, who, run_id)
     door.cancel(farm.db, run_id, who.name)
-    note.target = f"run {run_id}"
+    note.target, note.detail = f"run {run_id}", run
     return {"id": run_id, "cancelling": True}
 
 
@@ -205,9 +205,11 @@ def rerun(farm: Farm, who: Who, note: Audit, run_id: RunId) -> dict[str, Any]:
     return {"id": new_id, "path": f"/runs/{new_id}"}
 
 
-def _refuse_other_teams(farm: Context, who: Principal, run_id: int) -> None:
-    """Raises 403 when the run is another team's; one that is not there is somebody else's refusal."""
+def _refuse_other_teams(farm: Context, who: Principal, run_id: int) -> dict[str, Any]:
+    """What the audit log tells of the run. Raises 403 when it is another team's; one that is not there is somebody
+    else's refusal."""
     with farm.db.read() as session:
         run = session.get(Run, run_id)
     if run is not None and not who.may_act_for(run.team):
         raise ApiError(403, "other-team", f"Run {run_id} is team {run.team!r}'s: they or an operator may do that.")
+    return {} if run is None else {"title": run.title, "team": run.team, "was": run.state}

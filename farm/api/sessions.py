@@ -72,7 +72,7 @@ def router(throttle: Throttle) -> APIRouter:
         if who.kind == TokenKind.SESSION:
             with farm.db.session() as session:
                 people.revoke(session, who.token_id, farm.now())
-                note.write(session, farm.now(), f"user {who.name}")
+                note.write(session, farm.now(), f"user {who.name}", way="log out")
         note.done = True
         response = RedirectResponse("/login", 303)
         response.delete_cookie(COOKIE, path="/")
@@ -107,7 +107,7 @@ def failed(farm: Context, throttle: Throttle, request: Request, way: str, why: s
     throttle.failed(address)
     now = farm.now()
     with farm.db.session() as session:
-        audit.record(session, None, "login.fail", way, {"why": why} if why else {}, address, now)
+        audit.record(session, None, "login.fail", way, {"why": why or "it is unknown, used up or revoked"}, address, now)
 
 
 def refuse_guessing(throttle: Throttle, request: Request) -> None:

@@ -50,9 +50,10 @@ def remove_team(farm: Farm, note: Audit, name: PathName) -> dict[str, Any]:
     now = farm.now()
     with farm.db.session() as session:
         try:
-            if not teams.remove(session, name):
-                raise not_found(f"team {name!r}", "`farm teams`")
+            removed = teams.remove(session, name)
         except teams.InUse as refusal:
             raise ApiError(409, "in-use", f"{sentence(refusal)}.") from None
-        note.write(session, now, f"team {name}")
+        if removed is None:
+            raise not_found(f"team {name!r}", "`farm teams`")
+        note.write(session, now, f"team {name}", **removed)
     return {"name": name, "removed": True}

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from farm.cli.client import connect
-from farm.cli.output import duration, note, parse_time, print_json, table
+from farm.cli.output import duration, moment, note, parse_time, print_json, table
 from farm.cli.reason import FOR_LEASE, reason_option
 from farm.cli.spans import span
 
@@ -50,7 +50,7 @@ def list_leases(mine: bool, as_json: bool) -> int:
 def extend(lease: int, by_s: float) -> int:
     """Make a lease longer."""
     made = connect().post(f"/api/leases/{lease}/extend", {"by_s": by_s})
-    print(f"lease {lease} of {made['device']['name']} ends at {made['ends_at']}")
+    print(f"lease {lease} of {made['device']['name']} ends at {moment(made['ends_at'])}")
     return 0
 
 
@@ -87,10 +87,15 @@ def preempt(lease: int, reason: str) -> int:
     return 0
 
 
+def _holder(lease: dict[str, Any]) -> str:
+    """`run 12`, `reservation 4`."""
+    return f"run {lease['run_id']}" if lease["run_id"] is not None else str(lease["holder"]).replace(":", " ")
+
+
 def _row(lease: dict[str, Any]) -> list[object]:
     left = (parse_time(lease["ends_at"]) - datetime.now(UTC)).total_seconds()
     state = "being cleaned" if lease["released_at"] else "ends soon" if lease["warned_at"] else "held"
     return [
-        lease["id"], lease["device"]["name"], lease["holder"], lease["user"] or "—", lease["team"] or "—",
+        lease["id"], lease["device"]["name"], _holder(lease), lease["user"] or "—", lease["team"] or "—",
         duration(max(0.0, left)), state,
     ]  # fmt: skip

@@ -25,6 +25,7 @@ HOST_TROUBLE = "host-trouble"
 HOST_LOST = "host-lost"
 DUPLICATE_SERIAL = "duplicate-serial"
 ADB_SERVER = "adb-server"
+KINDS = (LAST_OF_ITS_KIND, HOST_TROUBLE, HOST_LOST, DUPLICATE_SERIAL, ADB_SERVER)
 HOST_UNREADY = "host-unready"
 
 

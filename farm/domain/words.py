@@ -1,8 +1,11 @@
-"""Words that people read and that are the same everywhere: how many of what, and what time it is."""
+"""Words that people read and that are the same everywhere: how many of what, small facts, what time it is."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:
@@ -10,9 +13,17 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
-def are(number: int) -> str:
-    """`is` or `are`, for the word behind a count."""
-    return "is" if number == 1 else "are"
+def facts(detail: Mapping[str, Any]) -> str:
+    """`team vision · scopes read, submit`: a line's small facts; what says nothing is left out."""
+    return " · ".join(
+        f"{key.replace('_', ' ')} {_plain(value)}" for key, value in detail.items() if value not in (None, "", [], {})
+    )
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(str(part) for part in value)
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def clock(at: datetime, now: datetime) -> str:

@@ -47,6 +47,11 @@ def of_device(session: Session, device_id: int) -> tuple[NoteRow, ...]:
     return tuple(NoteRow(row.id, row.at, row.by, row.text) for row in rows)
 
 
+def health_words(row: tables.Device) -> str:
+    """`bad: it runs hot`: how the device is now, for the audit log."""
+    return row.health + (f": {row.health_reason}" if row.health_reason else "")
+
+
 def quarantine(
     session: Session, row: tables.Device, reason: str, by: str, now: datetime, lasts: timedelta | None = None
 ) -> None:

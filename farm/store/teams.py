@@ -78,11 +78,11 @@ def quota(session: Session, name: str) -> Quota:
     return Quota(team.max_devices, team.max_waiting) if team is not None else Quota()
 
 
-def remove(session: Session, name: str) -> bool:
-    """Take away a team that nobody is in; False when there is none. Raises InUse."""
+def remove(session: Session, name: str) -> dict[str, float | None] | None:
+    """Take away a team that nobody is in: what its weight and quotas were; None when there is none. Raises InUse."""
     team = session.get(Team, name)
     if team is None:
-        return False
+        return None
     if name == DEFAULT:
         raise InUse("the team 'default' takes in whoever belongs to no other: it stays")
     counted = select(func.count())
@@ -94,6 +94,7 @@ def remove(session: Session, name: str) -> bool:
     for one, many, query in holders:
         if found := session.scalar(query) or 0:
             raise InUse(f"team {name!r} still has {count(found, one, many)}")
+    was = {"weight": team.weight, "max_devices": team.max_devices, "max_waiting": team.max_waiting}
     session.delete(team)
     session.flush()
-    return True
+    return was

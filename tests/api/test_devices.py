@@ -37,7 +37,7 @@ def test_a_quarantine_names_reason_and_person_and_a_release_is_looked_at_first(s
     with served.farm.db.read() as session:
         assert session.get_one(tables.Device, 1).strikes == 0
         lines = session.execute(select(tables.Audit.action, tables.Audit.target)).all()
-    assert [tuple(line) for line in lines][-2:] == [("device.quarantine", "s1"), ("device.release", "s1")]
+    assert [tuple(line) for line in lines][-2:] == [("device.quarantine", "device d1"), ("device.release", "device d1")]
 
 
 def test_a_quarantine_may_have_an_end(served: Served, device: str) -> None:

@@ -51,6 +51,14 @@ def test_why_says_place_holder_and_expected_start(busy: Served) -> None:
     assert told["estimated_start"] is not None
 
 
+def test_a_runs_lease_is_listed_as_its_run(busy: Served) -> None:
+    listed = run(busy, "lease", "list").out
+    assert re.search(r"d1 +run 1 +ann +red", listed), listed
+    refused = run(busy, "lease", "release", "1")
+    assert refused.code == 3
+    assert "lease 1 is held by run 1: `farm cancel 1` ends it" in refused.err
+
+
 def test_why_of_a_running_job_and_of_none(busy: Served) -> None:
     assert "it runs on d1 (attempt 1, execute)" in run(busy, "why", "1").out
     missing = run(busy, "why", "99")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Select, bindparam, select
@@ -46,6 +46,7 @@ class LeaseView:
     released_at: datetime | None
     end_reason: str | None
     preempted_by: str | None  # the operator who took it away
+    run_id: int | None = None  # of the attempt that holds it
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,21 @@ class ReservationView:
     lease: LeaseView | None  # while it is active
 
 
+#: A reservation's own columns, and those of its lease: the fields of the values in their order.
+_OWN = tuple(name for name in ReservationView.__slots__ if name != "lease")
+_LEASE = tuple(Lease.__slots__)
+_RESERVATION = (
+    select(
+        *(getattr(tables.Reservation, name) for name in _OWN),
+        *(getattr(tables.Lease, name).label(f"lease_{name}") for name in (*_LEASE, "end_reason", "preempted_by")),
+        *(getattr(tables.Device, name).label(f"device_{name}") for name in LeasedDevice.__slots__),
+    )
+    .outerjoin(tables.Lease, (tables.Lease.id == tables.Reservation.lease_id) & tables.Lease.ended_at.is_(None))
+    .outerjoin(tables.Device, tables.Device.id == tables.Lease.device_id)
+    .where(tables.Reservation.id == bindparam("ident"))
+)
+
+
 def lease_view(session: Session, lease: Lease) -> LeaseView:
     """A lease that was just granted or changed, with its device."""
     return _view(lease, LeasedDevice(*run(session, _DEVICE, {"device": lease.device_id}).one()))
@@ -79,7 +95,7 @@ def open_leases(session: Session, *, user: str | None = None) -> list[LeaseView]
     query = _leases().where(tables.Lease.ended_at.is_(None)).order_by(tables.Lease.id).limit(MAX_ROWS)
     if user is not None:
         query = query.where(tables.Lease.user == user)
-    return [_joined(lease, device) for lease, device in session.execute(query)]
+    return [_joined(*found) for found in session.execute(query)]
 
 
 def taken(session: Session, user: str, since: datetime) -> list[LeaseView]:
@@ -96,13 +112,17 @@ def open_lease(session: Session, lease_id: int) -> LeaseView | None:
 
 
 def reservation(session: Session, ident: int) -> ReservationView | None:
-    row = session.get(tables.Reservation, ident)
+    """One reservation, with its lease while it is active."""
+    row = run(session, _RESERVATION, {"ident": ident}).first()
     if row is None:
         return None
     lease = None
     if row.state == "active" and row.lease_id is not None:
-        lease = open_lease(session, row.lease_id)
-    return _reservation(row, lease)
+        values = row[len(_OWN) :]
+        held, (end_reason, preempted_by) = values[: len(_LEASE)], values[len(_LEASE) : len(_LEASE) + 2]
+        lease = _view(Lease(*held), LeasedDevice(*values[-len(LeasedDevice.__slots__) :]), end_reason, preempted_by)
+    own = dict(zip(_OWN, row, strict=False))
+    return ReservationView(**own, lease=lease)
 
 
 def reservations(session: Session, *, state: str | None = None, user: str | None = None) -> list[ReservationView]:
@@ -114,9 +134,7 @@ def reservations(session: Session, *, state: str | None = None, user: str | None
         query = query.where(row.created_by == user)
     rows = session.scalars(query).all()
     ids = [found.lease_id for found in rows if found.state == "active" and found.lease_id is not None]
-    held = {
-        lease.id: _joined(lease, device) for lease, device in session.execute(_leases().where(tables.Lease.id.in_(ids)))
-    }
+    held = {found[0].id: _joined(*found) for found in session.execute(_leases().where(tables.Lease.id.in_(ids)))}
     return [_reservation(found, held.get(found.lease_id or 0)) for found in rows]
 
 
@@ -131,13 +149,19 @@ def device_id(session: Session, ref: str) -> int | None:
     return best[0].id if best else None
 
 
-def _leases() -> Select[tables.Lease, tables.Device]:
-    return select(tables.Lease, tables.Device).join(tables.Device, tables.Device.id == tables.Lease.device_id)
+def _leases() -> Select[tables.Lease, tables.Device, int]:
+    lease, attempt, job = tables.Lease, tables.Attempt, tables.Job
+    return (
+        select(lease, tables.Device, job.run_id)
+        .join(tables.Device, tables.Device.id == lease.device_id)
+        .outerjoin(attempt, attempt.id == lease.attempt_id)
+        .outerjoin(job, job.id == attempt.job_id)
+    )
 
 
-def _joined(row: tables.Lease, d: tables.Device) -> LeaseView:
+def _joined(row: tables.Lease, d: tables.Device, run_id: int | None) -> LeaseView:
     device = LeasedDevice(d.id, d.name, d.serial, d.host, d.virtual)
-    return _view(leases.as_lease(row), device, row.end_reason, row.preempted_by)
+    return replace(_view(leases.as_lease(row), device, row.end_reason, row.preempted_by), run_id=run_id)
 
 
 def _view(
