@@ -7,6 +7,7 @@ whole work of a farm of one machine.
 from __future__ import annotations
 
 import fcntl
+import logging
 import platform
 import secrets
 import threading
@@ -28,6 +29,8 @@ from farm.work.context import Work
 from farm.work.scheduler import Scheduler
 from farm.work.settings import WorkSettings
 from farm.work.workflows import Workflows
+
+log = logging.getLogger(__name__)
 
 
 class AlreadyRunning(RuntimeError):
@@ -67,24 +70,36 @@ class AgentWork:
         """One process per state folder, and per host name: both locks end with the process, however it ends."""
         self.work.state.mkdir(parents=True, exist_ok=True)
         self._lock = (self.work.state / "host.lock").open("a")
-        end = time.monotonic() + wait_s  # the one before may just be going
-        while True:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() >= end:
-                    self._lock.close()
-                    raise AlreadyRunning(
-                        f"another farm works in {self.work.state}: stop it (farm down), or name another state folder"
-                    ) from None
-                time.sleep(0.1)
-        # A process that was cut off keeps its lock until the database notices.
-        if self._host_lock is not None and not self._host_lock.wait(wait_s + PEER_S):
+        folder = f"another farm works in {self.work.state}"
+        if not self._wait(self._try_folder, wait_s, folder):  # the one before may just be going
             self._lock.close()
-            raise AlreadyRunning(
-                f"another agent speaks for the host {self.work.settings.host!r}: stop it, or choose another --host"
-            )
+            raise AlreadyRunning(f"{folder}: stop it (farm down), or name another state folder")
+        # A process that was cut off keeps its lock until the database notices.
+        name = f"another agent speaks for the host {self.work.settings.host!r}"
+        if self._host_lock is not None and not self._wait(self._host_lock.take, wait_s + PEER_S, name):
+            self._lock.close()
+            raise AlreadyRunning(f"{name}: stop it, or choose another --host")
+
+    def _try_folder(self) -> bool:
+        assert self._lock is not None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def _wait(self, take: Callable[[], bool], limit_s: float, why: str) -> bool:
+        """Try until `take` has it or the time is over; whoever looks on is told at once why nothing happens."""
+        end = time.monotonic() + limit_s
+        if take():
+            return True
+        log.warning("%s: waiting up to %.0f s for it to end", why, limit_s)
+        while not self.work.stopping.wait(0.2):
+            if take():
+                return True
+            if time.monotonic() >= end:
+                break
+        return False
 
     def _register(self) -> None:
         info = {
