@@ -58,3 +58,14 @@ def test_the_selectors_of_the_readme_can_be_read() -> None:
     lines = [line for block in blocks() for line in block.splitlines() if re.match(r"\(?\w+=", line)]
     assert len(lines) == 2
     assert all(parse(line).keys() for line in lines)
+
+
+def test_the_documents_agree_where_virtual_devices_of_a_farm_lie() -> None:
+    from farm.settings import load
+
+    document = (ROOT / "docs" / "virtual-devices.md").read_text()
+    paragraph = document[document.index("**For a farm**") : document.index("`start` returns")]
+    wanted = load({}, state=None).state.relative_to(Path.cwd()) / "virtual"
+    for text in (README, paragraph):
+        assert set(re.findall(r"--dir (\.farm\S*?)[`)\s]", text)) == {str(wanted)}
+    assert f"`{wanted}`" in paragraph

@@ -18,6 +18,7 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 
+from farm.domain.inventory import Inventory, parse
 from farm.store import tables
 from farm.store.db import Database
 from tests.postgres import PostgresServer, program
@@ -68,6 +69,21 @@ def test_every_volume_dependency_and_password_is_accounted_for(services: dict[st
     assert text.count("${FARM_DB_PASSWORD:?") == 2
 
 
+def option(command: list[str], name: str) -> str:
+    return command[command.index(name) + 1]
+
+
+def test_the_agents_host_is_one_that_its_inventory_speaks_for(services: dict[str, Any]) -> None:
+    agent = services["agent"]
+    inside = option(agent["command"], "--inventory")
+    [outside] = [volume.split(":")[0] for volume in agent["volumes"] if volume.split(":")[1] == inside]
+    inventory = parse((ROOT / outside).read_text())
+    assert isinstance(inventory, Inventory)
+    host = option(agent["command"], "--host")
+    assert host in inventory.hosts, f"{outside} has no host {host!r}: its entry would speak for nobody"
+    assert {device.host for device in inventory.devices} <= {None, *inventory.hosts}
+
+
 def test_the_commands_of_server_and_agent_work_together_on_this_machine(
     services: dict[str, Any],
     postgres_server: PostgresServer,
@@ -105,13 +121,14 @@ def test_the_commands_of_server_and_agent_work_together_on_this_machine(
     agent = run("agent")  # whoever is first waits for the other
     server = run("server")
     eventually(lambda: says("server", server, "The farm is up"), what="the server is up")
-    eventually(lambda: says("agent", agent, "The agent of host host-1 is up"), what="the agent is up")
-    eventually(lambda: says("server", server, "the agent of host-1"), what="the agent's channel")
+    host = option(services["agent"]["command"], "--host")
+    eventually(lambda: says("agent", agent, f"The agent of host {host} is up"), what="the agent is up")
+    eventually(lambda: says("server", server, f"the agent of {host}"), what="the agent's channel")
     check = [word.replace("8765", port) for word in services["server"]["healthcheck"]["test"][1:]]
     assert subprocess.run([sys.executable, *check[1:]], timeout=60).returncode == 0
     db = Database(database)
     with db.read() as session:
-        assert session.get_one(tables.Host, "host-1").lost_at is None
+        assert session.get_one(tables.Host, host).lost_at is None
     db.close()
 
 
