@@ -108,6 +108,7 @@ _KINDS = (
             "BinderProxy",
             "Subject: ",
             "prio=",
+            '"ev":"stage_',
         ),
     ),
     Kind(

@@ -84,7 +84,7 @@ def of(
     """(cause, what says so: a frame or a figure)."""
     main = stacks.main(pid)
     if main is not None and main.frames:
-        cause, basis = _of_stack(main)
+        cause, basis = of_thread(main)
         if cause == "idle_main" or cause == "unknown":
             system = _of_figures(pid, process, cpu, pressure)
             return system if system[0] != "unknown" else (cause, basis)
@@ -92,7 +92,8 @@ def of(
     return _of_figures(pid, process, cpu, pressure)
 
 
-def _of_stack(main: Thread) -> tuple[str, str]:
+def of_thread(main: Thread) -> tuple[str, str]:
+    """What a thread was doing, in the same words, by its stack alone; it need not be a main thread."""
     frames = main.frames
     if found := main.first(lambda frame: bool(_DEBUGGER.search(_text(frame)))):
         return "debugger", found.words()
@@ -118,10 +119,10 @@ def _of_stack(main: Thread) -> tuple[str, str]:
 def _computing(main: Thread) -> tuple[str, str]:
     """No wait is known: native code of the app, or Java that runs."""
     native = main.native()
-    if native and _APP_LIBRARY.search(native[0].where) and not _SYSTEM_LIBRARY.search(native[0].where):
+    if native and is_own(native[0].where):
         return "native_compute_on_main", native[0].words()
     if native and main.kernel_state == "R":
-        own = next((f for f in native if _APP_LIBRARY.search(f.where) and not _SYSTEM_LIBRARY.search(f.where)), None)
+        own = next((f for f in native if is_own(f.where)), None)
         if own is not None:
             return "native_compute_on_main", own.words()
     java = main.java()
@@ -133,6 +134,11 @@ def _computing(main: Thread) -> tuple[str, str]:
     if main.kernel_state == "D":
         return "disk_io", "the kernel's state is D: it waits for a device"
     return "unknown", main.frames[0].words() if main.frames else ""
+
+
+def is_own(library: str) -> bool:
+    """Whether it belongs to the application and not to the system."""
+    return bool(_APP_LIBRARY.search(library)) and not _SYSTEM_LIBRARY.search(library)
 
 
 def _is_idle(main: Thread) -> bool:

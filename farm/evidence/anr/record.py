@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from farm.evidence.anr import causes, reasons
-from farm.evidence.anr.stacks import Stacks
+from farm.evidence.anr import causes, chain, reasons
+from farm.evidence.anr.stacks import Stacks, Thread
+from farm.evidence.anr.world import World
 from farm.evidence.cpu_usage import Table
 from farm.evidence.lines import Facts
 
@@ -29,6 +30,7 @@ class Anr:
     stacks: Stacks = field(default_factory=Stacks)
     sources: set[str] = field(default_factory=set)
     traced: bool = False
+    at: str | None = None  # when the log says so: the clock of its line
 
     @property
     def empty(self) -> bool:
@@ -51,8 +53,13 @@ class Anr:
         elif name == "Frozen":
             self.extras["frozen"] = value == "true"
 
-    def facts(self) -> Facts:
+    def facts(self, world: World) -> Facts:
+        """`world`: what the same text says of other processes, binder calls and forward passes."""
         cause, basis = causes.of(self.stacks, self.pid, self.process, self.cpu, self.pressure)
+        main = self.stacks.main(self.pid)
+        waits = chain.follow(self.stacks, main, self.pid, self.process, world, self.at) if main else None
+        if waits and waits.links[0].mark and cause in ("unknown", "native_compute_on_main", "java_cpu_on_main"):
+            cause, basis = "inference_on_main", waits.links[0].mark.line
         found: Facts = {
             "process": self.process,
             "pid": self.pid,
@@ -70,16 +77,18 @@ class Anr:
         cpu = self.cpu.facts(_CPU_ROWS_SHOWN)
         if cpu:
             found["cpu"] = cpu
-        if main := self.stacks.main(self.pid):
-            found["main_thread"] = {"state": main.state, "frames": [frame.words() for frame in main.frames[:12]]}
-            found["wait_chain"] = [
-                {
-                    "thread": t.name,
-                    "tid": t.tid,
-                    "state": t.state,
-                    "waits_for": t.waits_for,
-                    "at": t.frames[0].words() if t.frames else None,
-                }
-                for t in self.stacks.chain(main)
-            ]
+        if main and waits:
+            found |= thread_facts(main, waits)
         return found
+
+
+def thread_facts(main: Thread, waits: chain.Chain) -> Facts:
+    """The main thread, what it waits for to the end, and what that end is about."""
+    root, basis = waits.root()
+    return {
+        "main_thread": {"state": main.state, "frames": [frame.words() for frame in main.frames[:12]]},
+        "wait_chain": [link.facts() for link in waits.links],
+        "wait_end": waits.end,
+        "root_cause": root,
+        "root_basis": basis or None,
+    }

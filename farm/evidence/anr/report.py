@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 
-from farm.evidence.anr import causes, reasons
-from farm.evidence.anr.record import MAX_REASON, Anr
+from farm.evidence.anr import causes, chain, reasons
+from farm.evidence.anr.record import MAX_REASON, Anr, thread_facts
 from farm.evidence.anr.stacks import Stacks
+from farm.evidence.anr.world import World, clock
 from farm.evidence.cpu_usage import Table
 from farm.evidence.lines import Facts, Line, split
 
@@ -67,6 +68,8 @@ class AnrParser:
         self._entry_anr: Anr | None = None
         self._pressure: str | None = None
         self._tracing: Anr | None = None
+        self._peer: int | None = None
+        self._world = World()
         self._loose = Stacks()
         self._exit_pid: int | None = None
         self._state_dump = 0
@@ -79,7 +82,7 @@ class AnrParser:
         if not text.strip():
             return
         just_opened, self._just_opened = self._just_opened, False
-        if self._head(line, text, just_opened) or self._trace_edge(text):
+        if self._world.feed(line) or self._head(line, text, just_opened) or self._trace_edge(text):
             return
         anr = self._block(line)
         if self._field(line, text, anr) or self._figures(text, anr):
@@ -88,7 +91,10 @@ class AnrParser:
             self._reasons.append(text.strip()[:MAX_REASON])
         if line.bare or line.tag in ("", "DEBUG"):
             stacks = self._tracing.stacks if self._tracing else self._loose
-            if self._tracing is not None or not self._foreign:
+            peer = self._world.peer(self._peer) if self._peer is not None else None
+            if peer is not None:
+                peer.feed(text)
+            elif self._tracing is not None or not self._foreign:
                 stacks.feed(text)
             self._exit(text)
 
@@ -96,7 +102,8 @@ class AnrParser:
 
     def _head(self, line: Line, text: str, just_opened: bool) -> bool:
         if line.tag == "am_anr" or "am_anr" in text[:60]:
-            return self._event(text.split("am_anr", 1)[-1].lstrip(" :") if line.tag != "am_anr" else text)
+            body = text.split("am_anr", 1)[-1].lstrip(" :") if line.tag != "am_anr" else text
+            return self._event(body, clock(line.time))
         if "ANR" in text or "Input event dispatching" in text:
             if match := _HEADER.search(text):
                 if _header_is_real(line, text):
@@ -120,7 +127,7 @@ class AnrParser:
         if just_opened and line.bare and self._last is not None and self._last.empty and self._last.sources == {"log"}:
             self._forget(self._last)
         anr = self._claim("log", process=process)
-        anr.activity = anr.activity or activity
+        anr.activity, anr.at = anr.activity or activity, anr.at or clock(line.time)
         for name, pattern in (("PID", _INLINE_PID), ("Reason", _INLINE_REASON)):  # some vendors write all on one line
             if inline := pattern.search(line.text):
                 anr.put(name, inline[1])
@@ -132,10 +139,11 @@ class AnrParser:
         self._just_opened = True
         self._state_dump = 0
 
-    def _event(self, text: str) -> bool:
+    def _event(self, text: str, at: str | None) -> bool:
         match = _EVENT.match(text.strip())
         if match is not None:
             anr = self._claim("event", process=match[3], pid=int(match[2]), reason=match[5])
+            anr.at = anr.at or at
             anr.reason = anr.reason or match[5][:MAX_REASON]
         return match is not None
 
@@ -228,6 +236,8 @@ class AnrParser:
             self._entry_anr = anr
 
     def _command(self, value: str) -> None:
+        if self._peer is not None and value:
+            self._world.names.setdefault(self._peer, value[:200])
         if self._tracing is not None and self._tracing.process is None and value:
             self._tracing.process = value[:200]
 
@@ -267,7 +277,7 @@ class AnrParser:
             self._trace(int(match[1]))
             return True
         if _TRACE_END.match(text):
-            self._tracing = None
+            self._tracing = self._peer = None
             return True
         return False
 
@@ -285,6 +295,7 @@ class AnrParser:
             known.traced = True
             known.sources.add("trace")
         self._tracing = known
+        self._peer = pid if known is None else None
 
     def _exit(self, text: str) -> None:
         if match := _EXIT_PID.search(text):
@@ -307,7 +318,7 @@ class AnrParser:
                 anr.process = named[0]
         if self._loose.threads and (len(anrs) == 1) and not anrs[0].stacks.threads:
             anrs[0].stacks = self._loose
-        found = [anr.facts() for anr in anrs]
+        found = [anr.facts(self._world) for anr in anrs]
         facts: Facts = {"anrs": found, "trigger": _first(found, "trigger"), "load": _first(found, "load")}
         if found:
             facts["cause"], facts["cause_basis"] = _first(found, "cause"), _first(found, "cause_basis")
@@ -316,6 +327,9 @@ class AnrParser:
             facts["cause"], facts["cause_basis"] = cause, basis or None
             if self._loose.threads:
                 facts["threads"] = len(self._loose.threads)
+                main = self._loose.main(None)
+                if main is not None:
+                    facts |= thread_facts(main, chain.follow(self._loose, main, None, None, self._world, None))
             if self._reasons:
                 facts["reasons"] = [{"reason": text, "trigger": reasons.trigger(text)} for text in self._reasons]
                 facts["trigger"] = facts["reasons"][0]["trigger"]

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 MAX_THREADS = 512
 MAX_FRAMES = 96
 MAX_FRAME_CHARS = 500
-MAX_CHAIN = 16
 
 _HEAD = re.compile(
     r'^\s*"(.{0,200}?)" (?:daemon )?(?:prio=(-?\d{1,3}) )?(?:tid=(\d{1,8}) )?'
@@ -68,6 +67,7 @@ class Thread:
     frames: list[Frame] = field(default_factory=list)
     waits_for: str | None = None
     waits_how: str | None = None
+    waits_line: str | None = None
     held_by: int | None = None
     holds: list[str] = field(default_factory=list)
 
@@ -141,7 +141,7 @@ class Stacks:
                 thread.frames.append(frame)
             return True
         if match := _LOCK.search(text):
-            self._lock(match)
+            self._lock(match, text)
             return True
         return False
 
@@ -151,13 +151,13 @@ class Stacks:
             self.threads.append(self._current)
         return self._current
 
-    def _lock(self, match: re.Match[str]) -> None:
+    def _lock(self, match: re.Match[str], text: str) -> None:
         thread, how, lock = self._thread(), match[1], match[2]
         if how == "locked":
             if len(thread.holds) < 64:
                 thread.holds.append(lock)
         elif thread.waits_for is None:
-            thread.waits_for, thread.waits_how = lock, how
+            thread.waits_for, thread.waits_how, thread.waits_line = lock, how, text[:MAX_FRAME_CHARS]
             held = _HELD.search(match[4] or "")
             thread.held_by = int(held[1]) if held else None
 
@@ -172,20 +172,8 @@ class Stacks:
             named = self.threads[0]
         return named
 
-    def chain(self, start: Thread) -> list[Thread]:
-        """From a thread to the one that it waits for, and so on, to one that waits for none, or a cycle's first."""
-        found = [start]
-        while len(found) < MAX_CHAIN:
-            holder = self._holder(found[-1])
-            if holder is None:
-                break
-            again = any(holder is thread for thread in found)
-            found.append(holder)
-            if again:
-                break
-        return found
-
-    def _holder(self, thread: Thread) -> Thread | None:
+    def holder(self, thread: Thread) -> Thread | None:
+        """The owner of the monitor that the thread waits to enter; None: the text does not have it."""
         if thread.waits_for is None or thread.waits_how != "waiting to lock":
             return None
         if thread.held_by is not None:
