@@ -63,6 +63,7 @@ class Agent:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._tracker = Tracker(self._server, on_change=lambda _entries: self._wake.set(), on_server=log.warning)
+        work.adb_steady = lambda: self._tracker.steady
         self._pool = ThreadPoolExecutor(16, "device")
         self._busy: set[str] = set()
         self._last: dict[str, float] = {}  # when each task was begun

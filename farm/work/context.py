@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class Work:
     adb_port: int = 0
     stopping: threading.Event = field(default_factory=threading.Event)
     logcats: dict[int, LogcatStream] = field(default_factory=dict)  # by attempt, while they stream
+    adb_steady: Callable[[], bool] = lambda: True  # whether what adb does not list is gone (Tracker.steady)
     entered: set[int] = field(default_factory=set)  # attempts that a step of this process is in
     pushes: threading.BoundedSemaphore = field(init=False)
 

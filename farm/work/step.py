@@ -162,8 +162,10 @@ Body = Callable[[Step], None]
 #: Steps that an attempt with an outcome passes over.
 _FORWARD = (Phase.PRECHECK, Phase.DEPLOY, Phase.SETTLE, Phase.EXECUTE)
 #: How often a step is entered again after the adb server died under it, and the pause before.
-_ADB_TRIES = 3
+_ADB_TRIES = 5
 _ADB_PAUSE_S = 2.0
+_NO_ADB_SERVER = "the adb server of its host, which is being started again"
+_NOT_LISTED_YET = "the new adb server of its host to find the device again"
 
 
 #: The database is away, or gave up on a transaction that waited for another: neither is the step's fault.
@@ -230,7 +232,8 @@ def _run_step(work: Work, attempt_id: int, phase: Phase, body: Body) -> None:
 
 
 def _enter_body(step: Step, body: Body) -> None:
-    """A step that the death of the adb server interrupted is entered again once the new server has its devices.
+    """A step that the death of the adb server interrupted is entered again once the new server has its devices: what it
+    does not list yet, or only connects to, is not gone.
 
     Steps are idempotent; a suite that runs is not, and ends as the runner says.
     """
@@ -238,11 +241,12 @@ def _enter_body(step: Step, body: Body) -> None:
     for tries_left in range(_ADB_TRIES, -1, -1):
         try:
             return body(step)
-        except errors.AdbServerGone as error:
-            if step.phase not in again or not tries_left:
+        except (errors.AdbServerGone, errors.DeviceGone, errors.DeviceOffline) as error:
+            missing = not isinstance(error, errors.AdbServerGone)
+            if step.phase not in again or not tries_left or (missing and step.work.adb_steady()):
                 raise
             log.warning("attempt %d: %s; entering %s again", step.id, error, step.phase.value)
-            step.say("the adb server of its host, which is being started again")
+            step.say(_NOT_LISTED_YET if missing else _NO_ADB_SERVER)
             step.pause(_ADB_PAUSE_S)
             step.check()
 

@@ -163,6 +163,37 @@ def test_a_step_that_the_adb_servers_death_interrupted_is_entered_again(
     assert attempt(work).outcome is None
 
 
+@pytest.mark.parametrize("error", [errors.DeviceGone("device 'd1' not found"), errors.DeviceOffline("connecting")])
+def test_what_a_new_adb_server_does_not_list_yet_is_not_gone_and_the_step_is_entered_again(
+    work: Work, error: errors.AdbError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("farm.work.step._ADB_PAUSE_S", 0.01)
+    entered: list[str | None] = []
+
+    def body(_step: Step) -> None:
+        entered.append(attempt(work).waiting_for)
+        if len(entered) < 4:
+            raise error
+
+    work.adb_steady = lambda: False
+    run_step(work, 1, Phase.DEPLOY, body)
+    assert len(entered) == 4
+    assert set(entered[1:]) == {"the new adb server of its host to find the device again"}
+    assert attempt(work).outcome is None
+
+
+def test_what_a_steady_adb_server_does_not_list_is_gone_at_once(work: Work) -> None:
+    entered: list[int] = []
+
+    def body(_step: Step) -> None:
+        entered.append(1)
+        raise errors.DeviceGone("device 'd1' not found")
+
+    run_step(work, 1, Phase.DEPLOY, body)
+    ended = attempt(work)
+    assert (entered, ended.outcome, ended.cause) == ([1], "device-lost", "gone")
+
+
 def test_an_adb_server_that_stays_away_is_the_hosts_fault_and_not_the_devices(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
