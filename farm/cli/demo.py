@@ -23,7 +23,7 @@ import click
 from farm.cli import faults as fault_specs
 from farm.cli import processes
 from farm.cli.client import Client, connect
-from farm.cli.demo_parts import DEVICES, ROOT, Parts
+from farm.cli.demo_parts import DEVICES, ROOT, Parts, Virtual
 from farm.cli.errors import CliError
 from farm.cli.output import note, print_json
 from farm.cli.run import follow, submit
@@ -164,16 +164,21 @@ class Demo:
 
     def _wait_for_devices(self, client: Client, built: Future[Path]) -> None:
         why: dict[str, str] = {}
+        begun_anew: set[str] = set()
 
         def ready() -> bool:
             if built.done():
                 built.result()  # a build that failed is told at once
-            tiles = {tile["facts"]["serial"]: tile for tile in client.get("/api/devices")["devices"]}
+            fleet = client.get("/api/devices")
+            tiles = {tile["facts"]["serial"]: tile for tile in fleet["devices"]}
             why.clear()
             for device in DEVICES:
                 tile = tiles.get(device.serial)
                 if tile is None or tile["availability"] != "ready":
                     why[device.serial] = "not seen yet" if tile is None else f"{tile['availability']}: {tile['why']}"
+                    self._mind(device, begun_anew)
+            for one in fleet["unidentified"] if why else ():
+                why[one["address"]] = f"{one['state']}: {one['remedy']}"
             return not why
 
         try:
@@ -184,6 +189,18 @@ class Demo:
                 f"the virtual devices did not get ready within {READY_S:g} s: {told}",
                 f"the server's log is {self.settings.log_file}",
             ) from None
+
+    def _mind(self, device: Virtual, begun_anew: set[str]) -> None:
+        """A device whose process has died is started once more; one that dies again is told with its last words."""
+        words = self.parts.death_of(device)
+        if words is None:
+            return
+        if device.serial in begun_anew:
+            log = self.settings.state / "virtual" / device.serial / "hardware.log"
+            raise CliError(f"the virtual device {device.serial} died twice: {words}", f"its log is {log}")
+        begun_anew.add(device.serial)
+        note(f"{device.serial} died ({words[:200]}); starting it again …")
+        self.parts.start_device(device)
 
     def _timed(self, name: str, work: Callable[[], T]) -> T:
         began = time.monotonic()

@@ -63,6 +63,18 @@ class Parts:
         named = ("--profile", device.profile, "--serial", device.serial)
         self._python(device.serial, START_S, "virtual", "start", *named, "--dir", self._virtual, "--json")
 
+    def death_of(self, device: Virtual) -> str | None:
+        """The last words of a device whose process has ended though nobody stopped it; None while it runs."""
+        folder = self._settings.state / "virtual" / device.serial
+        try:
+            pid = int(json.loads((folder / "device.json").read_text())["pid"])
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (OSError, ValueError, KeyError, TypeError):
+            command = b""
+        if os.fsencode(folder.resolve()) in command:
+            return None
+        return last_line(folder / "hardware.log")
+
     def stop_devices(self) -> None:
         """Stop every virtual device of the state folder."""
         self._python("stop", START_S, "virtual", "stop", "--all", "--dir", self._virtual)

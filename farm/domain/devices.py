@@ -34,6 +34,8 @@ REMEDIES = {
     Connection.BOOTLOADER: "it is in its bootloader: restart it into Android",
     Connection.DUPLICATE: "another device has its serial number: unplug one, or give it a number of its own",
 }
+#: Our word where adb lists a device as ready and it does not answer when it is asked who it is.
+SILENT = "silent"
 #: Where this host's user may not open the USB device; adb's word for it begins with "no permissions".
 NO_PERMISSION = "this host may not open it: install adb's udev rules, or add the agent's user to the group plugdev"
 
@@ -42,6 +44,8 @@ def remedy(state: str) -> str:
     """What helps where adb lists a device in this state, in adb's own word."""
     if state.startswith("no permissions"):
         return NO_PERMISSION
+    if state == SILENT:
+        return "it does not answer, and is asked again and again: restart it, unless its host is very busy"
     try:
         return REMEDIES[Connection(state)]
     except (ValueError, KeyError):

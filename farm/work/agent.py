@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -199,7 +200,8 @@ def virtual_addresses(root: Path) -> set[str]:
     for path in root.glob("*/device.json"):
         try:
             facts = json.loads(path.read_text())
-            if Path(f"/proc/{int(facts['pid'])}").exists():
+            # The pid alone may be somebody else's by now, and the address another device's.
+            if os.fsencode(path.parent.resolve()) in Path(f"/proc/{int(facts['pid'])}/cmdline").read_bytes():
                 found.add(str(facts["address"]))
         except (OSError, ValueError, KeyError, TypeError):
             continue  # half written, or of a device that is just going

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from farm.adb.device import Device
 from farm.adb.errors import AdbError
 from farm.adb.tracker import AdbEntry
-from farm.domain.devices import Connection
+from farm.domain.devices import SILENT, Connection
 from farm.evidence import props as evidence
 from farm.store import devices, leases, tables
 from farm.store.bus import touch
@@ -51,6 +51,7 @@ class Sightings:
         self._aside: dict[str, Seen] = {}  # a second way to a device, or one of two with the same serial number
         self._twins: dict[str, set[str]] = {}  # serial number of several devices → their addresses
         self._asking: dict[str, threading.Lock] = {}
+        self._silent: set[str] = set()  # addresses that adb lists and that did not say who they are
         self._adb_trouble: str | None = None
 
     def begin(self) -> None:
@@ -76,6 +77,8 @@ class Sightings:
             for address in [a for a in self._seen if a not in listed]:
                 del self._seen[address]
             self._reconsider({e.address for e in entries if e.state == "device"})
+            self._silent &= listed.keys()
+            silent = set(self._silent)
             seen, aside = dict(self._seen), dict(self._aside)
             twins = {serial: sorted(addresses) for serial, addresses in self._twins.items()}
         known = {**aside, **seen}
@@ -94,7 +97,9 @@ class Sightings:
                     devices.set_connection(session, row, Connection.DUPLICATE, None, now)
                 elif entry not in strangers and entry.address in seen and seen[entry.address].device_id == row.id:
                     devices.set_connection(session, row, Connection.ONLINE, None, now)
-            self._unidentified(session, [e for e in entries if e.state != "device" and e.address not in seen], twins)
+            unknown = [(e.address, e.state) for e in entries if e.state != "device" and e.address not in seen]
+            unknown += [(e.address, SILENT) for e in strangers if e.address in silent]
+            self._unidentified(session, unknown, twins)
         return strangers
 
     def _reconsider(self, online: set[str]) -> None:
@@ -120,11 +125,13 @@ class Sightings:
             host.info = {**host.info, "adb_trouble": trouble}
             touch(session, "host", host.name, at=self._work.db.now(session))
 
-    def _unidentified(self, session: Session, entries: Sequence[AdbEntry], twins: Mapping[str, Sequence[str]]) -> None:
-        """Devices that adb lists and that cannot say who they are (unauthorized, offline): shown with their host."""
+    def _unidentified(
+        self, session: Session, unknown: Sequence[tuple[str, str]], twins: Mapping[str, Sequence[str]]
+    ) -> None:
+        """Devices that adb lists and that cannot say who they are, (address, state): shown with their host."""
         asked = select(tables.Device.address).where(tables.Device.host == self._work.settings.host)
         known = set(session.scalars(asked))
-        found = [{"address": e.address, "state": e.state} for e in entries if e.address not in known]
+        found = [{"address": a, "state": state} for a, state in unknown if a not in known or state == SILENT]
         found += [{"address": a, "state": Connection.DUPLICATE.value} for both in twins.values() for a in both]
         duplicates = [{"serial": serial, "addresses": list(both)} for serial, both in sorted(twins.items())]
         host = ensure_host(session, self._work.settings.host)
@@ -141,8 +148,13 @@ class Sightings:
             boot_id = device.boot_id()
             memory = ram_gb(device.shell(["cat", "/proc/meminfo"], timeout_s=10).stdout)
         except AdbError as error:
-            log.info("%s does not say who it is: %s", entry.address, error)
+            with self._lock:
+                news = entry.address not in self._silent
+                self._silent.add(entry.address)
+            log.log(logging.WARNING if news else logging.INFO, "%s does not say who it is: %s", entry.address, error)
             return None
+        with self._lock:
+            self._silent.discard(entry.address)
         if not serial:
             log.warning("%s tells no serial number: it is not used", entry.address)
             return None

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
+import subprocess
+import sys
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ from typing import Any
 import pytest
 
 from farm.cli.demo import Demo
-from farm.cli.demo_parts import Parts
+from farm.cli.demo_parts import DEVICES, Parts
 from farm.cli.errors import CliError
 from farm.cli.signals import stopped_by_signals
 from farm.settings import load
@@ -21,7 +24,7 @@ class NoDevices:
     """A farm that has not seen any device yet."""
 
     def get(self, _path: str) -> Any:
-        return {"devices": []}
+        return {"devices": [], "unidentified": []}
 
 
 def test_an_engine_that_cannot_be_built_is_told_as_that_and_not_as_devices_that_are_late(tmp_path: Path) -> None:
@@ -30,6 +33,34 @@ def test_an_engine_that_cannot_be_built_is_told_as_that_and_not_as_devices_that_
     built.set_exception(CliError("the engine could not be built", "see build.log"))
     with pytest.raises(CliError, match="could not be built"):
         Demo(settings, Parts(settings))._wait_for_devices(NoDevices(), built)  # type: ignore[arg-type]
+
+
+def test_a_device_that_dies_is_started_once_more_and_then_told_with_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = load({}, state=tmp_path)
+    started: list[str] = []
+    alive = subprocess.Popen(
+        [sys.executable, "-c", "input()", str(tmp_path / "virtual" / DEVICES[2].serial)], stdin=subprocess.PIPE
+    )
+    for number, device in enumerate(DEVICES):
+        folder = tmp_path / "virtual" / device.serial
+        folder.mkdir(parents=True)
+        pid = alive.pid if number else 1  # a pid that somebody else has by now
+        (folder / "device.json").write_text(json.dumps({"pid": pid, "address": "127.0.0.1:5600"}))
+        (folder / "hardware.log").write_text(f"ERROR the {number}. device burnt\n\n")
+    monkeypatch.setattr(Parts, "start_device", lambda _parts, device: started.append(device.serial))
+    try:
+        with pytest.raises(CliError) as caught:
+            Demo(settings, Parts(settings))._wait_for_devices(NoDevices(), Future())  # type: ignore[arg-type]
+    finally:
+        alive.communicate(timeout=30)
+    first, second, third = (device.serial for device in DEVICES)
+    assert started == [first, second]
+    assert f"the virtual device {first} died twice: ERROR the 0. device burnt" in str(caught.value)
+    said = capsys.readouterr().err
+    assert f"{first} died (ERROR the 0. device burnt); starting it again" in said
+    assert third not in said
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +15,11 @@ from sqlalchemy import select
 from farm.adb.errors import DeviceGone
 from farm.adb.shell import ShellResult
 from farm.adb.tracker import AdbEntry
-from farm.domain.devices import availability
+from farm.domain.devices import availability, remedy
 from farm.store import alerts, devices, tables
 from farm.store.artifacts import ArtifactStore
 from farm.store.db import Database
+from farm.work.agent import virtual_addresses
 from farm.work.alerts import Alerts
 from farm.work.context import Work
 from farm.work.inventory import InventoryKeeper
@@ -134,6 +138,28 @@ def test_a_device_that_moved_and_restarted_is_no_second_device(host: Host) -> No
     host.look("usb:1-1", "usb:1-2")
     assert host.info().get("duplicates", []) == []
     assert host.rows() == [("device", "usb:1-2")]
+
+
+def test_a_device_that_is_listed_and_does_not_answer_is_shown_as_silent_until_it_does(host: Host) -> None:
+    phone = host.phones["usb:1-1"] = Phone(SERIAL, "boot-a", gone=True)
+    assert host.look("usb:1-1") == ["usb:1-1"]
+    assert host.info()["unidentified"] == [{"address": "usb:1-1", "state": "silent"}]
+    assert "does not answer" in remedy("silent")
+    phone.gone = False
+    host.look("usb:1-1")
+    assert host.info()["unidentified"] == []
+    assert host.rows() == [("device", "usb:1-1")]
+
+
+def test_only_virtual_devices_that_run_are_connected(tmp_path: Path) -> None:
+    running = subprocess.Popen([sys.executable, "-c", "input()", str(tmp_path / "here")], stdin=subprocess.PIPE)
+    try:
+        for name, pid in (("here", running.pid), ("elsewhere", running.pid), ("dead", 1 << 22)):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "device.json").write_text(json.dumps({"pid": pid, "address": name}))
+        assert virtual_addresses(tmp_path) == {"here"}
+    finally:
+        running.communicate(timeout=30)
 
 
 def test_a_host_says_why_it_has_no_adb_server_until_it_has_one(host: Host) -> None:
