@@ -51,7 +51,7 @@ class _Scene:
         self.lock = f"0x{self.r.getrandbits(28):08x}"
 
     def thread(self, name: str, state: str, kernel: str, frames: list[str], tid: int | None = None) -> _Thread:
-        number = self.r.randrange(4, 60) if tid is None else tid
+        number = self.free.pop() if tid is None else tid
         return _Thread(
             name, number, self.pid if tid == 1 else self.pid + self.r.randrange(5, 400), state, kernel, frames
         )

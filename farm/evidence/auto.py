@@ -14,6 +14,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 
+from farm.evidence.engines.outputs import Outputs
 from farm.evidence.lines import Facts, Parser, clean, split
 from farm.evidence.registry import KINDS, Kind
 
@@ -168,6 +169,7 @@ class Auto:
     def __init__(self) -> None:
         self._log = Log()
         self._snapshots = _Snapshots()
+        self._outputs = Outputs()
         self._found: dict[str, Facts] = {}
         self._section: dict[str, Parser] | None = None
         self._in_log = False
@@ -187,6 +189,7 @@ class Auto:
             self._inside(line)
             return
         self._dated += bool(_LOGCAT.match(line))
+        self._outputs.feed(raw)
         self._keep_for_log(line)
         if self._dated * 2 < self._lines < _SNAPSHOT_LINES:  # the lines of a log are no command's output
             self._snapshots.feed(line)
@@ -289,7 +292,24 @@ class Auto:
         if not self._found:  # recognised, and nothing in it
             self._found = dict([max({**logs, **shots}.items(), key=lambda entry: weights[entry[0]])]) if weights else {}
         order = sorted(self._found, key=lambda name: -weights.get(name, 0))
+        order = self._with_output(order)
         return self._answer("logcat" if is_log and self._dated >= 3 else None, order)
+
+    def _with_output(self, order: list[str]) -> list[str]:
+        """An engine's figures come before what else a text tells, save how something died; a bare failure, last."""
+        output = self._outputs.finish()
+        if output is None:
+            return order
+        name, report = f"engine:{output[0]}", output[1]
+        if report.readings or report.details:
+            deaths = [kind for kind in order if kind in ("crash", "anr")]
+            order = [*deaths, name, *(kind for kind in order if kind not in deaths)]
+        elif not any(_tells(kind, self._found[kind]) for kind in order):
+            order = [name, *order]
+        else:
+            return order
+        self._found[name] = report.to_json()
+        return order
 
     def _answer(self, container: str | None, order: list[str]) -> Facts:
         if container == "bugreport":

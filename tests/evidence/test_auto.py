@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from farm.cli.main import main
+from farm.evidence import engines
 from farm.evidence.auto import PIECE, Auto, Log
 from farm.evidence.lines import Facts
 from tests.evidence.samples import FOLDER, core_of, missing, one, samples, text_of
@@ -176,3 +177,33 @@ def test_a_log_in_pieces_says_what_its_lines_say(size: int) -> None:
     assert found["crash"]["pid"] == 8117
     assert [anr["pid"] for anr in found["anr"]["anrs"]] == [16020]
     assert log.lines < 40_000  # most of the noise was passed over
+
+
+ENGINES = FOLDER.parent / "engine"
+#: What an engine's log shows beside figures: who was killed; that is a death, and comes first.
+_KILLS = "logcat"
+
+
+@pytest.mark.parametrize("path", sorted(ENGINES.glob("*/*.txt")), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_an_engines_output_is_recognised_and_gives_the_same_figures(path: Path) -> None:
+    lines = path.read_bytes().decode("utf-8", "replace").splitlines(keepends=True)
+    tool = path.parent.name
+    found = auto(lines)
+    if tool == _KILLS:
+        assert found["kind"] == "crash"
+        return
+    named = [kind for kind in (found["kind"], *found["also"]) if kind and kind.startswith("engine:")]
+    wanted = engines.parse(tool, lines).to_json()
+    if not wanted["measurements"]:
+        assert named or found["kind"], "not even its failure was seen"
+        return
+    family = "llama" if tool.startswith("llama") else tool
+    assert [kind.removeprefix("engine:").startswith(family) for kind in named] == [True]
+    facts = found if found["kind"] == named[0] else found["also"][named[0]]
+    assert facts["measurements"] == wanted["measurements"]
+    assert found["kind"] in (named[0], "crash", "anr")
+
+
+def test_a_long_log_of_nobodys_engine_has_no_engine_in_it() -> None:
+    found = auto([f"03-04 10:11:12.345  1000  1001 I Foo: line {n} says nothing\n" for n in range(30_000)])
+    assert not any(str(kind).startswith("engine:") for kind in (found["kind"], *found["also"]))
