@@ -24,7 +24,7 @@ from typing import Any
 
 from virtual.sockets import short_path
 
-START_S = 40.0
+START_S = 100.0  # longer than `virtual.hardware` gives a boot: it tells more
 STOP_S = 20.0
 
 
@@ -115,9 +115,15 @@ def _launch(folder: Path, config: str) -> Running:
     if "ready" not in answer:
         with contextlib.suppress(OSError):
             os.kill(process.pid, signal.SIGTERM)
-        raise FleetError(answer.get("error") or f"the device did not start; see {folder / 'hardware.log'}")
+        log_file = folder / "hardware.log"
+        raise FleetError(answer.get("error") or f"the device did not start: {_last_words(log_file)}; see {log_file}")
     _children.append(process)
     return _describe(folder, answer["ready"])
+
+
+def _last_words(log: Path) -> str:
+    lines = log.read_bytes()[-2000:].decode("utf-8", "replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
 
 
 _children: list[subprocess.Popen[bytes]] = []

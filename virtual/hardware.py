@@ -29,7 +29,7 @@ from virtual.thermal import ThermalModel
 log = logging.getLogger("virtual.hardware")
 
 TICK_S = 0.2
-READY_S = 30.0
+READY_S = 90.0  # a boot takes a second; on a host with no CPU to spare it may take fifty times as long
 POWER_OFF_S = 10.0
 FAILED_BOOTS_MAX = 3
 """Boots in a row that end before they are up: then the device is broken and says so."""

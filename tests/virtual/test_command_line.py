@@ -28,6 +28,18 @@ def folder() -> Iterator[str]:
         fleet.stop_all(Path(name))
 
 
+def test_a_device_that_cannot_start_is_told_with_its_last_words(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet.sys, "executable", "/bin/false")
+    with pytest.raises(fleet.FleetError, match=r"the device did not start: it said nothing; see .*hardware\.log"):
+        fleet.start("rk3568", "CLI0", Path(folder))
+    broken = Path(folder, "python")
+    broken.write_text("#!/bin/sh\necho no room for a phone >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(fleet.sys, "executable", str(broken))
+    with pytest.raises(fleet.FleetError, match="did not start: no room for a phone; see"):
+        fleet.start("rk3568", "CLI0", Path(folder))
+
+
 def test_a_device_is_started_once_listed_asked_and_stopped(folder: str) -> None:
     where = ("--dir", folder)
     start = ("start", "--profile", "rk3568", "--serial", "CLI1", "--data-mb", "16", *where, "--json")
