@@ -89,7 +89,7 @@ def _attempt(job: Mapping[str, Any], detail: Mapping[str, Any]) -> dict[str, Any
         "outcome": job["outcome"],
         "words": attempt["words"] if attempt and attempt["outcome"] == job["outcome"] else None,
         "blame": attempt["blame"] if attempt and attempt["outcome"] == job["outcome"] else None,
-        "reason": (attempt["reason"] if attempt else None) or job["wait_reason"],
+        "reason": job["wait_reason"] or (attempt["reason"] if attempt else None),
         "progress": job["progress"],
         "tests": _counts(job, detail),
         "failures": _failures(job, detail),

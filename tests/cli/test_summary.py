@@ -88,6 +88,18 @@ def test_a_retry_has_its_reason_in_the_summary_and_in_a_sentence() -> None:
     assert words.endswith("; waits to be tried again")
 
 
+def test_a_job_that_waits_to_be_tried_again_says_what_it_waits_for_and_one_that_ended_how() -> None:
+    made = detail([], [])
+    [job] = made["jobs"]
+    job["attempts"] = job["attempts"][:1]
+    job |= {"outcome": None, "wait_reason": "position 1 of 1: d is stale (its host lab-2 is away since 14:05 UTC)"}
+    assert summary(made)["attempts"][0]["reason"] == job["wait_reason"]
+    job |= {"outcome": "device-lost", "wait_reason": "d did not come back within 120 s after 1 try"}
+    assert summary(made)["attempts"][0]["reason"] == job["wait_reason"]
+    job |= {"wait_reason": None}
+    assert summary(made)["attempts"][0]["reason"] == "lost"
+
+
 def test_figures_without_a_clean_value_come_with_the_warning_not_to_compare_them() -> None:
     short = summary(detail([measurement(2, [9.0, 1.0, 3.0], ["warmup", "disturbed", "disturbed"])], []))
     assert short["comparable"] is False
