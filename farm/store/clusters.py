@@ -40,9 +40,10 @@ class Candidates:
     kept: frozenset[int]
 
 
-def sign(session: Session, incident: tables.Incident) -> None:
-    """Give the incident its signature; one that is new begins a cluster."""
-    found = rules.of_incident(incident.klass, incident.summary, incident.evidence)
+def sign(session: Session, incident: tables.Incident, found: rules.Signature | None = None) -> None:
+    """Give the incident its signature, `found` where the caller knows it; one that is new begins a cluster."""
+    if found is None:
+        found = rules.of_incident(incident.klass, incident.summary, incident.evidence)
     incident.signature = found.key
     row = session.get(tables.Signature, found.key)
     if row is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from farm.adb import health
 from farm.work import files
 from farm.work.context import Work
+from farm.work.happened import look_back
 from farm.work.journal import JournalTail, Shipper
 from farm.work.step import Step
 from farm.work.supervisor import Supervisor
@@ -23,6 +24,7 @@ def collect(step: Step) -> None:
     Shipper(step.work, step.id, step.attempt.token, JournalTail(step.folder / files.JOURNAL)).ship_all()
     kept = files.keep(step.work, step.attempt, step.run.id)
     step.detail["artifacts"] = kept.stored
+    look_back(step)
     if kept.missing:
         step.detail["missing"] = list(kept.missing[:50])
 

@@ -15,13 +15,13 @@ from farm.store.artifacts import WrongContent
 from farm.store.bus import touch
 from farm.work.context import Work
 
-JOURNAL = "journal.jsonl"
+JOURNAL, LOGCAT = "journal.jsonl", "logcat.zst"
 #: The farm's own files of an attempt → their media type.
 OWN = {
     JOURNAL: "application/jsonl",
     "runner.log": "text/plain",
     "supervisor.log": "text/plain",
-    "logcat.zst": "application/zstd",
+    LOGCAT: "application/zstd",
     "attempt.json": "application/json",
 }
 MAX_FILE = 1 << 30

@@ -36,6 +36,7 @@ def _look(step: Step) -> None:
     report = _fit(step)
     step.note_temperature(report.temperature_c)
     step.detail["health"] = {
+        "boot_id": report.boot_id,
         "temperature_c": report.temperature_c,
         "battery_pct": report.battery_pct,
         "free_bytes": report.free_bytes,
@@ -51,7 +52,7 @@ def _checks(step: Step) -> None:
     with step.work.db.read() as session:
         reached = peaks.of_bundle(session, step.bundle.hash)
     state = looks.look(step.device(), device.labels.get("abi"), f"{BUNDLES_DIR}/{step.bundle.hash[:16]}")
-    found = rules.checks(state, manifest, looks.models_of(manifest, _local_models(step)), reached)
+    found = rules.checks(state, manifest, looks.models_of(manifest, local_models(step)), reached)
     step.detail["checks"] = rules.to_json(found)
     wrong = rules.failed(found)
     if wrong is not None:
@@ -59,7 +60,7 @@ def _checks(step: Step) -> None:
         raise Cut(outcome, f"{wrong.name}: {wrong.figure} on {device.name}; {wrong.remedy}", wrong.cause)
 
 
-def _local_models(step: Step) -> dict[str, str | None]:
+def local_models(step: Step) -> dict[str, str | None]:
     """Models of the bundle on this host; one that the store has lost is told by the deploy."""
     found: dict[str, str | None] = {}
     for path in step.bundle.manifest["models"].values():
