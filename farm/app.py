@@ -48,8 +48,10 @@ from farm.api.context import Context, noted, principal
 from farm.api.headers import SafeHeaders
 from farm.api.hot import Hot
 from farm.api.limits import BodyLimit
+from farm.api.live import Live
 from farm.api.live_logs import LiveLogs
 from farm.api.throttle import Throttle
+from farm.api.waiters import Waiters
 from farm.domain.manifests import ManifestError
 from farm.presence import ServerWork
 from farm.settings import Settings, choose_adb_port
@@ -128,7 +130,8 @@ def build(settings: Settings, *, work: bool = True, agent: bool = True) -> Farm:
     )
     app.state.farm = context
     app.state.streams = set()
-    app.state.waiters = set()
+    app.state.live = Live(db.bus, db.changes, db.newest_known, lambda: app.state.stopping)
+    app.state.waiters = Waiters(db.bus, lambda: app.state.stopping)
     app.state.channels = channel.Channels(context)
     app.state.logs = LiveLogs(context, app.state.channels)
     _add_routes(app, context, settings)
@@ -190,7 +193,13 @@ def _guard(app: FastAPI, context: Context) -> None:
     """What every request passes, outermost last."""
     app.add_middleware(BodyLimit)
     app.add_middleware(Auth, context=lambda: context)
-    app.add_middleware(Hot, context=context, routes=(reservations.HOT, leases.HOT))
+    app.add_middleware(
+        Hot,
+        context=context,
+        routes=(reservations.HOT, leases.HOT),
+        waits=(reservations.HOT_SHOW,),
+        waiters=app.state.waiters,
+    )
     app.add_middleware(errors.Faults)
     app.add_middleware(SafeHeaders)
 

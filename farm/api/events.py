@@ -12,11 +12,10 @@ few seconds shows that the stream lives.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Callable
-from functools import lru_cache
-from typing import Annotated, cast
+from contextlib import aclosing
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
@@ -24,9 +23,9 @@ from sqlalchemy import func, select
 
 from farm.api.context import Context, Farm, Who
 from farm.api.errors import ApiError
-from farm.api.json import encode
+from farm.api.live import Live
 from farm.store import people
-from farm.store.bus import Bus, Change
+from farm.store.bus import Change
 from farm.store.people import Principal
 from farm.store.tables import Change as ChangeTable
 
@@ -34,8 +33,6 @@ router = APIRouter(prefix="/api", tags=["events"])
 
 #: Seconds between signs of life; as often it is asked whether the token that the stream came with still stands.
 KEEP_ALIVE_S = 10.0
-#: What changes within so long is sent in one piece: many pages that watch much then cost little.
-TOGETHER_S = 0.05
 #: A stream ends after so long; the client comes back with its last id and is let in, or not, anew.
 LIFE_S = 900.0
 #: Streams at a time; each is one task and one bounded queue.
@@ -58,12 +55,14 @@ async def events(
         raise ApiError(503, "busy", f"{MAX_STREAMS} live streams are open already: close some pages, or poll instead.")
     since, lost = await asyncio.to_thread(_start, farm, last_event_id)
     wanted = frozenset(filter(None, (topic.strip() for topic in topics.split(","))))
+    live: Live = request.app.state.live
     body = _stream(
-        farm.db.bus,
+        live,
         since,
         lost,
-        lambda change: (not wanted or change.topic in wanted) and (run is None or change.run_id == run),
-        cast(asyncio.Event, request.app.state.stopping),
+        (lambda change: (not wanted or change.topic in wanted) and (run is None or change.run_id == run))
+        if wanted or run is not None
+        else None,
         streams,
         lambda: _stands(farm, who),
     )
@@ -90,56 +89,30 @@ def _stands(farm: Context, who: Principal) -> bool:
 
 
 async def _stream(
-    bus: Bus,
+    live: Live,
     since: int,
     lost: bool,
-    wanted: Callable[[Change], bool],
-    stopping: asyncio.Event,
+    wanted: Callable[[Change], bool] | None,
     streams: set[object],
     stands: Callable[[], bool],
-) -> AsyncIterator[str]:
-    changes = bus.batches(since)
+) -> AsyncIterator[bytes]:
     mark = object()
     streams.add(mark)
-    pending = asyncio.ensure_future(anext(changes))
-    stopped = asyncio.ensure_future(stopping.wait())
     until = time.monotonic() + LIFE_S
     ask_again = time.monotonic() + KEEP_ALIVE_S
     try:
-        yield f'retry: 2000\nid: {since}\nevent: {"reset" if lost else "hello"}\ndata: {{"id": {since}}}\n\n'
-        while time.monotonic() < until:
-            done, _ = await asyncio.wait({pending, stopped}, timeout=KEEP_ALIVE_S, return_when=asyncio.FIRST_COMPLETED)
-            if stopped in done:
-                return
-            if time.monotonic() >= ask_again:
-                if not await asyncio.to_thread(stands):
+        hello = "reset" if lost else "hello"
+        yield f'retry: 2000\nid: {since}\nevent: {hello}\ndata: {{"id": {since}}}\n\n'.encode()
+        async with aclosing(live.pieces(since, wanted, lambda: KEEP_ALIVE_S)) as pieces:
+            async for text in pieces:
+                now = time.monotonic()
+                if now >= until:
                     return
-                ask_again = time.monotonic() + KEEP_ALIVE_S
-            if pending not in done:
-                yield ": still here\n\n"
-                continue
-            text = "".join(_event(change) for change in pending.result() if wanted(change))
-            pending = asyncio.ensure_future(anext(changes))
-            if text:
-                yield text
-            await asyncio.sleep(TOGETHER_S)
+                if now >= ask_again:
+                    if not await asyncio.to_thread(stands):
+                        return
+                    ask_again = now + KEEP_ALIVE_S
+                if text:
+                    yield text
     finally:
         streams.discard(mark)
-        for task in (pending, stopped):
-            task.cancel()
-        await asyncio.gather(pending, stopped, return_exceptions=True)
-
-
-@lru_cache(maxsize=4096)
-def _event(change: Change) -> str:
-    """The same text for every stream: written once."""
-    data = {
-        "id": change.id,
-        "at": encode(change.at),
-        "topic": change.topic,
-        "ref": change.ref,
-        "run": change.run_id,
-        "device": change.device_id,
-    }
-    # json.dumps leaves no line break inside: a reference cannot begin a field of its own. The topic is ours.
-    return f"id: {change.id}\nevent: {change.topic}\ndata: {json.dumps(data)}\n\n"

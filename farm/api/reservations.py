@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import JSONResponse
@@ -22,13 +20,13 @@ from sqlalchemy.orm import Session
 from farm.api.auth import needs
 from farm.api.context import Audit, Context, Farm, Who
 from farm.api.errors import ApiError, not_found
-from farm.api.hot import HotRoute
+from farm.api.hot import HotRoute, HotWait
 from farm.api.json import encode
+from farm.api.waiters import MAX_WAIT_S, Waiters
 from farm.domain.leases import LONGEST_ASKED, SHORTEST_ASKED
-from farm.domain.selectors import MAX_TEXT, SelectorError, nearest, parse, words_of
-from farm.store import devices, reservations
+from farm.domain.selectors import MAX_TEXT, SelectorError, parse, words_of
+from farm.store import reservations
 from farm.store.audit import Note
-from farm.store.bus import Change
 from farm.store.people import Principal, Scope
 from farm.store.reads import leases as reads
 from farm.store.reservations import Wish
@@ -37,9 +35,6 @@ router = APIRouter(prefix="/api/reservations", tags=["leases"])
 
 MAX_ID = 2**63 - 1
 ASK = "reservation.ask"
-#: Longest wait of one question, and how many may wait at a time.
-MAX_WAIT_S = 300.0
-MAX_WAITERS = 512
 Id = Annotated[int, Path(ge=1, le=MAX_ID)]
 
 
@@ -120,7 +115,10 @@ async def show(
     ready: Annotated[bool, Query(description="wait until the device is prepared, too")] = False,
 ) -> dict[str, Any]:
     """As it is now; with `wait_s`, as soon as it waits no more, or when that time is over."""
-    found = await _settled(request, farm, ident, wait_s, ready)
+    waiters: Waiters = request.app.state.waiters
+    found = await waiters.settled(
+        ident, wait_s, lambda: asyncio.to_thread(_read, farm, ident), lambda one: _waits(one, ready)
+    )
     if found is None:
         raise not_found(f"reservation {ident}", "GET /api/reservations")
     return dict(encode(found))
@@ -167,53 +165,13 @@ def _device(session: Session, ref: str | None) -> int | None:
 
 def _check_queued(session: Session, who: Principal, wish: Wish) -> None:
     """What is to wait must match something, and may not be more than the quota. Raises ApiError."""
-    full = reservations.too_many_waiting(session, who.team, who.name, who.quota.max_waiting)
-    if full is not None:
-        raise ApiError(429, "too-many-waiting", f"{full}: withdraw one, or wait until one has been served")
-    if wish.device_id is not None:
-        return
-    known = devices.facts(session)
-    wanted = parse(wish.selector)
-    if not any(wanted.matches(device.facts()) for device in known):
-        missed = nearest(wanted, known)[:3]
-        words = words_of(missed) or "the farm has no device yet"
-        detail = {"nearest": [{"device": miss.device.name, "why": miss.words()} for miss in missed]}
+    why = reservations.may_not_wait(session, wish, who.quota.max_waiting)
+    if isinstance(why, reservations.TooMany):
+        raise ApiError(429, "too-many-waiting", f"{why.words}: withdraw one, or wait until one has been served")
+    if why is not None:
+        words = words_of(why.nearest) or "the farm has no device yet"
+        detail = {"nearest": [{"device": miss.device.name, "why": miss.words()} for miss in why.nearest]}
         raise ApiError(422, "no-match", f"no device matches {wish.selector!r}; nearest: {words}", detail)
-
-
-async def _settled(
-    request: Request, farm: Context, ident: int, wait_s: float, ready: bool
-) -> reads.ReservationView | None:
-    """The reservation once it waits no more; woken by the change itself, and by nothing else."""
-    if wait_s <= 0:
-        return await asyncio.to_thread(_read, farm, ident)
-    waiters: set[object] = request.app.state.waiters
-    if len(waiters) >= MAX_WAITERS:
-        raise ApiError(503, "busy", f"{MAX_WAITERS} others wait already: ask again without wait_s")
-    loop, changed, ref = asyncio.get_running_loop(), asyncio.Event(), str(ident)
-
-    def heard(changes: Sequence[Change]) -> None:
-        if any(change.topic == "reservation" and change.ref == ref for change in changes):
-            loop.call_soon_threadsafe(changed.set)
-
-    mark, until = object(), time.monotonic() + wait_s
-    waiters.add(mark)
-    await asyncio.to_thread(farm.db.bus.listen, heard)  # before the first look: what changes in between is heard
-    stopped = asyncio.ensure_future(cast(asyncio.Event, request.app.state.stopping).wait())
-    try:
-        while True:
-            found = await asyncio.to_thread(_read, farm, ident)
-            left = until - time.monotonic()
-            if found is None or left <= 0 or stopped.done() or not _waits(found, ready):
-                return found
-            told = asyncio.ensure_future(changed.wait())
-            await asyncio.wait({told, stopped}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            told.cancel()
-            changed.clear()
-    finally:
-        farm.db.bus.unlisten(heard)
-        waiters.discard(mark)
-        stopped.cancel()
 
 
 def _read(farm: Context, ident: int) -> reads.ReservationView | None:
@@ -221,6 +179,12 @@ def _read(farm: Context, ident: int) -> reads.ReservationView | None:
         return reads.reservation(session, ident)
 
 
-def _waits(found: reads.ReservationView, ready: bool) -> bool:
+def _waits(found: reads.ReservationView | None, ready: bool) -> bool:
+    if found is None:
+        return False
     preparing = ready and found.state == reservations.ACTIVE and found.ready_at is None
     return found.state == reservations.QUEUED or preparing
+
+
+#: `show`, for those who wait.
+HOT_SHOW = HotWait(re.compile("/api/reservations/([1-9][0-9]{0,17})"), reads.reservation, _waits)

@@ -16,9 +16,8 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
-from farm.store import tables
+from farm.store import appended, tables
 from farm.store.people import Principal
-from farm.store.prepared import run
 
 #: Whoever comes without a name: a failed login.
 NOBODY = "nobody"
@@ -95,7 +94,7 @@ def record(
         },
         "address": address[:100] if address else None,
     }
-    run(session, _INSERT, values)
+    appended.append(session, _INSERT, values)
 
 
 def page(
@@ -108,6 +107,7 @@ def page(
     target: str | None = None,
 ) -> AuditPage:
     """Lines, newest first. `action` is a whole action or a noun (`token`); `who` and `target` are whole words."""
+    appended.write(session)  # what this transaction has noted is part of the log
     audit = tables.Audit
     limit = max(1, min(limit, 500))
     query = select(audit).order_by(audit.id.desc()).limit(limit + 1)

@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import Executable, bindparam, insert, select
 from sqlalchemy.orm import Session
 
-from farm.store import tables
-from farm.store.prepared import run
+from farm.store import appended, tables
 
 #: A subscriber that is this many changes behind is sent to the table instead of being fed from memory.
 BACKLOG = 1000
@@ -27,7 +28,9 @@ BACKLOG = 1000
 PAGE = 500
 #: Where a session keeps what `touch` recorded, and what is written of it.
 _PENDING, _WRITTEN = "farm_changes", "farm_changes_written"
-_INSERT = insert(tables.Change).returning(tables.Change.id)
+_COLUMNS = ("at", "topic", "ref", "run_id", "device_id")
+#: Changes are written so many at a time: there is a statement for each number.
+_AT_ONCE = 8
 #: How long changes are kept (farm.store.upkeep): who was away longer loads its page anew.
 KEEP = timedelta(days=1)
 
@@ -59,14 +62,27 @@ def touch(
 
 
 def write_changes(session: Session) -> list[Change]:
-    """Write what `touch` recorded; returns every change of this transaction so far.
+    """Write what `touch` recorded and what waits beside it; returns every change of this transaction so far.
 
     The database does it last thing before the commit: ids are taken late, so that gaps in them are short.
     """
     written: list[Change] = session.info.setdefault(_WRITTEN, [])
-    for row in session.info.pop(_PENDING, []):
-        written.append(Change(run(session, _INSERT, row).scalar_one(), **row))
+    rows: list[dict[str, Any]] = session.info.pop(_PENDING, [])
+    while rows:
+        piece, rows = rows[:_AT_ONCE], rows[_AT_ONCE:]
+        values = {f"{name}_{n}": row[name] for n, row in enumerate(piece) for name in _COLUMNS}
+        ids = sorted(appended.write(session, _insert(len(piece)), values).scalars())  # rising in the order of the rows
+        written.extend(Change(ident, **row) for ident, row in zip(ids, piece, strict=True))
+    appended.write(session)
     return written
+
+
+@lru_cache(maxsize=_AT_ONCE)
+def _insert(count: int) -> Executable:
+    """An INSERT of so many changes; the values of the n-th are `at_n`, `topic_n`, …."""
+    table = tables.Change.__table__
+    rows = [{name: bindparam(f"{name}_{n}", type_=table.c[name].type) for name in _COLUMNS} for n in range(count)]
+    return insert(tables.Change).values(rows).returning(tables.Change.id)
 
 
 def changes_after(session: Session, since_id: int, limit: int = PAGE, *, until: int | None = None) -> list[Change]:
@@ -120,7 +136,7 @@ class Bus:
             for change in batch:
                 yield change
 
-    async def batches(self, since_id: int | None = None) -> AsyncIterator[list[Change]]:
+    async def batches(self, since_id: int | None = None) -> AsyncGenerator[list[Change], None]:
         """The same, everything that is there at a time: who takes them seldom is woken seldom."""
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()

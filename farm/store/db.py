@@ -22,10 +22,12 @@ from sqlalchemy.orm import Session
 from farm.store import postgres, tables
 from farm.store.bus import Bus, Change, changes_after, write_changes
 from farm.store.feed import Feed
+from farm.store.prepared import ask
 
 #: Longest wait for SQLite's write lock, seconds.
 BUSY_S = 30
 _WRITE = "farm_write"
+_CLOCK = select(func.clock_timestamp())
 
 
 def sqlite_url(path: Path) -> str:
@@ -44,14 +46,13 @@ class Database:
         self.engine: Engine = _engine(url, self.is_sqlite)
         self._writing = self.engine.execution_options(**{_WRITE: True})
         self._feed = None if self.is_sqlite else Feed(url, self._publish)
-        self.bus = Bus(self._load, lambda: None if self._feed is None else self._feed.start())
+        self.bus = Bus(self.changes, lambda: None if self._feed is None else self._feed.start())
 
     def now(self, session: Session | None = None) -> datetime:
         """The database's clock: the process's on SQLite, the server's on PostgreSQL (within `session`)."""
         if self.is_sqlite or session is None:
             return self._clock()
-        with session.no_autoflush:  # to ask for the time writes nothing: what was added may not be whole yet
-            now: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
+        now: datetime = ask(session, _CLOCK).scalar_one()
         return now.astimezone(UTC)
 
     @contextmanager
@@ -127,6 +128,11 @@ class Database:
             return self._feed.horizon
         return session.scalar(select(func.max(tables.Change.id))) or 0
 
+    def newest_known(self) -> int:
+        """`newest_change` for whoever has read nothing else."""
+        with self.read() as session:
+            return self.newest_change(session)
+
     def close(self) -> None:
         if self._feed is not None:
             self._feed.stop()
@@ -135,14 +141,17 @@ class Database:
     def _publish(self, changes: Sequence[Change]) -> None:
         self.bus.publish(changes)
 
-    def _load(self, since_id: int) -> list[Change]:
+    def changes(self, since_id: int) -> list[Change]:
+        """A page of the changes after that id, oldest first; none that could be followed by an older one."""
         with self.read() as session:
             return changes_after(session, since_id, until=None if self._feed is None else self._feed.horizon)
 
 
 def _engine(url: str, is_sqlite: bool) -> Engine:
     if not is_sqlite:
-        return create_engine(url, pool_pre_ping=True, pool_size=20, max_overflow=20, connect_args=postgres.arguments())
+        engine = create_engine(url, pool_size=20, max_overflow=20, connect_args=postgres.arguments())
+        postgres.watch(engine)
+        return engine
     engine = create_engine(url, pool_size=20, max_overflow=40, connect_args={"check_same_thread": False})
 
     @event.listens_for(engine, "connect")
@@ -156,6 +165,8 @@ def _engine(url: str, is_sqlite: bool) -> Engine:
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         writing = connection.get_execution_options().get(_WRITE)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+        driver = connection.connection.dbapi_connection  # itself: SQLAlchemy's way to it costs as much as a lease
+        assert driver is not None
+        driver.cursor().execute("BEGIN IMMEDIATE" if writing else "BEGIN")
 
     return engine

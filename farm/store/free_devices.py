@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import cast
+from typing import Any, cast
 
-from sqlalchemy import bindparam, exists, func, select
+from sqlalchemy import Executable, bindparam, exists, func, select
 from sqlalchemy.orm import Session
 
 from farm.domain.devices import STALE_AFTER, Availability, Connection, DeviceFacts, Health, availability
@@ -41,6 +41,16 @@ _READY = (
 )
 _READY_ONE = _READY.where(tables.Device.id == bindparam("device"))
 
+#: The fleet of hosts that take work, held devices too.
+_KNOWN = (
+    select(*tables.Device.__table__.columns)
+    .join(tables.Host, tables.Host.name == tables.Device.host)
+    .where(tables.Host.drained.is_(False), devices.of_fleet())
+    .order_by(tables.Device.id)
+    .offset(bindparam("offset"))
+    .limit(bindparam("size"))
+)
+
 _LOCK = (
     select(tables.Device.id)
     .where(
@@ -53,14 +63,22 @@ _LOCK = (
 
 def ready(session: Session, device_id: int | None, now: datetime) -> Iterator[DeviceFacts]:
     """Devices that may be granted now: the coolest first, then those with the fewest errors, then the least worn."""
+    statement = _READY if device_id is None else _READY_ONE
+    found = _paged(session, statement, {"device": device_id, "fresh": now - STALE_AFTER})
+    return (fact for fact in found if availability(fact, now)[0] is Availability.READY)
+
+
+def any_known(session: Session, matches: Callable[[DeviceFacts], bool]) -> bool:
+    """Whether the farm has a device like that, free or not."""
+    return any(map(matches, _paged(session, _KNOWN, {})))
+
+
+def _paged(session: Session, statement: Executable, which: Mapping[str, Any]) -> Iterator[DeviceFacts]:
     offset, size = 0, _PAGE
     while True:
-        which = {"device": device_id, "fresh": now - STALE_AFTER, "offset": offset, "size": size}
-        rows = run(session, _READY if device_id is None else _READY_ONE, which).all()
+        rows = run(session, statement, {**which, "offset": offset, "size": size}).all()
         for row in rows:
-            fact = devices.fact(cast(tables.Device, row), None)  # it has the columns that are asked for
-            if availability(fact, now)[0] is Availability.READY:
-                yield fact
+            yield devices.fact(cast(tables.Device, row), None)  # it has the columns that are asked for
         if len(rows) < size:
             return
         offset, size = offset + size, size * 8

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from farm.domain.leases import HEARTBEAT, RESERVATION, WARN_BEFORE, Lease, LeaseVerdict
 from farm.store import tables
+from farm.store.appended import append
 from farm.store.bus import touch
 from farm.store.prepared import run
 
@@ -202,7 +203,7 @@ def _announce(session: Session, device_id: int, holder: str, now: datetime) -> N
 
 def _event(session: Session, device_id: int, at: datetime, kind: str, detail: dict[str, object]) -> None:
     """A line of the device's history."""
-    run(session, _EVENT, {"device_id": device_id, "at": at, "kind": kind, "detail": detail})
+    append(session, _EVENT, {"device_id": device_id, "at": at, "kind": kind, "detail": detail})
 
 
 def expire(session: Session, now: datetime, *, trust_heartbeat: bool) -> list[tuple[Lease, LeaseVerdict]]:

@@ -8,13 +8,17 @@ free again within seconds. Advisory locks belong to a connection: whoever dies, 
 from __future__ import annotations
 
 import contextlib
+import select
 import threading
 import time
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
-from sqlalchemy import make_url
+from sqlalchemy import Engine, event, make_url
+from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 #: A peer that is silent for about so long is given up, seconds.
 PEER_S = 10
@@ -23,6 +27,9 @@ IDLE_TRANSACTION_S = 15
 #: A statement waits so long for somebody's row lock, seconds.
 LOCK_S = 20
 CONNECT_S = 5
+#: A connection that was not used for so long is asked whether it lives before it is used, seconds.
+ASK_AFTER_S = 5.0
+_IDLE_SINCE = "farm_idle_since"
 
 #: First key of our advisory locks: "farm" in ASCII. The second says which.
 _SPACE = 0x6661726D
@@ -47,6 +54,31 @@ def arguments() -> dict[str, object]:
         "application_name": "farm",
         "options": " ".join(f"-c {key}={value}" for key, value in server.items()),
     }
+
+
+def watch(engine: Engine) -> None:
+    """Have the pool look at a connection before it hands it out, as its own ping does, but without a journey each time.
+
+    A server that has closed a connection has said so: something is there to be read. What was idle for long is asked.
+    """
+
+    @event.listens_for(engine, "checkin")
+    def note(_dbapi: object, record: ConnectionPoolEntry) -> None:
+        record.info[_IDLE_SINCE] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def look(dbapi: psycopg.Connection[Any], record: ConnectionPoolEntry, _fairy: object) -> None:
+        since = record.info.pop(_IDLE_SINCE, None)
+        if since is None:
+            return  # it is new
+        looked = select.poll()
+        try:
+            looked.register(dbapi.fileno(), select.POLLIN)
+            if time.monotonic() - since < ASK_AFTER_S and not looked.poll(0):
+                return
+            engine.dialect.do_ping(dbapi)  # type: ignore[arg-type]  # it is the driver's own connection
+        except psycopg.Error as error:
+            raise DisconnectionError(f"the connection is dead: {error}") from error
 
 
 def connect(url: str) -> psycopg.Connection[tuple[object, ...]]:

@@ -8,8 +8,9 @@ and in its transaction. Types are converted as SQLAlchemy does.
 
 from __future__ import annotations
 
+import re
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, Executable
@@ -59,14 +60,46 @@ class Rows:
 def run(session: Session, statement: Executable, parameters: Mapping[str, Any]) -> Rows:
     """Run a constant of a module in the session's transaction, after what the session has not written yet."""
     session.flush()
+    connection = _connection(session)
+    return _prepared(statement, connection, parameters).run(connection, parameters)
+
+
+def ask(session: Session, statement: Executable) -> Rows:
+    """Run a constant that reads no row (the time): what the session has not written yet may stay so."""
+    connection = _connection(session)
+    return _prepared(statement, connection, {}).run(connection, {})
+
+
+def run_together(session: Session, parts: Sequence[tuple[Executable, Mapping[str, Any]]]) -> Rows:
+    """Run writes that neither see each other nor touch a row twice; what the last of them returns.
+
+    On PostgreSQL they are one statement, hence one journey to the server and back.
+    """
+    session.flush()
+    connection = _connection(session)
+    found = [_prepared(statement, connection, parameters) for statement, parameters in parts]
+    if len(found) == 1 or not found[0].named:
+        return [one.run(connection, values) for one, (_, values) in zip(found, parts, strict=True)][-1]
+    key = tuple(found)
+    together = _TOGETHER.get(key)
+    if together is None:
+        together = _TOGETHER[key] = _Together(found)
+    return together.run(connection, [values for _, values in parts])
+
+
+def _connection(session: Session) -> Connection:
     connection: Connection | None = session.info.get(_CONNECTION)
     if connection is None or connection.closed or not connection.in_transaction():
         connection = session.info[_CONNECTION] = session.connection()
+    return connection
+
+
+def _prepared(statement: Executable, connection: Connection, parameters: Mapping[str, Any]) -> _Prepared:
     key = (statement, connection.dialect.name, tuple(parameters))
     prepared = _KNOWN.get(key)
     if prepared is None:
         prepared = _KNOWN[key] = _Prepared(statement, connection.dialect, list(parameters))
-    return prepared.run(connection, parameters)
+    return prepared
 
 
 class _Prepared:
@@ -75,7 +108,7 @@ class _Prepared:
     def __init__(self, statement: Executable, dialect: Dialect, names: list[str]) -> None:
         compiled = statement.compile(dialect=dialect, column_keys=names)  # type: ignore[attr-defined]
         assert isinstance(compiled, SQLCompiler)
-        self._sql = str(compiled)
+        self.sql = str(compiled)
         defaults = {column.key: column.default for column in compiled.insert_prefetch}
         values = []
         for bind, name in compiled.bind_names.items():
@@ -89,7 +122,7 @@ class _Prepared:
                 make, constant = (default.arg, None) if default.is_callable else (None, default.arg)
             values.append((name, given, constant, make, process))
         by_name = {entry[0]: entry for entry in values}
-        self._positional = compiled.positiontup is not None
+        self.named = compiled.positiontup is None
         self._values = [by_name[name] for name in compiled.positiontup or by_name]
         returned = list(getattr(statement, "exported_columns", ()))
         self._types = [column.type.dialect_impl(dialect) for column in returned]
@@ -98,18 +131,25 @@ class _Prepared:
         self._out: list[tuple[int, _Process]] | None = None
 
     def run(self, connection: Connection, parameters: Mapping[str, Any]) -> Rows:
-        made: dict[str, Any] | list[Any]
+        found = self.values(parameters)
+        return self.execute(connection, self.sql, dict(found) if self.named else [value for _, value in found])
+
+    def values(self, parameters: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        """(name in the text, value as the driver takes it), in the text's order."""
         found = []
         for name, given, constant, make, process in self._values:
             value = parameters[given] if given is not None else make(None) if make is not None else constant
             found.append((name, process(value) if process is not None else value))
-        made = [value for _, value in found] if self._positional else dict(found)
+        return found
+
+    def execute(self, connection: Connection, sql: str, made: dict[str, Any] | list[Any]) -> Rows:
+        """Run `sql`, which ends in this statement, and read what this statement returns."""
         raw = connection.connection.cursor()
         try:
-            raw.execute(self._sql, made)
+            raw.execute(sql, made)
             return Rows(self._read(raw, connection.dialect) if self._row is not None else [])
         except connection.dialect.loaded_dbapi.Error as error:
-            raise self._wrapped(error, connection, made, raw) from error
+            raise _wrapped(error, connection, sql, made, raw) from error
         finally:
             raw.close()
 
@@ -129,17 +169,40 @@ class _Prepared:
             made.append(self._row._make(values))
         return made
 
-    def _wrapped(self, error: Any, connection: Connection, made: Any, cursor: DBAPICursor) -> Exception:
-        """The error as SQLAlchemy's callers know it; a connection that broke is not used again."""
-        dialect = connection.dialect
-        broken = dialect.is_disconnect(error, connection.connection.dbapi_connection, cursor)
-        if broken:
-            connection.invalidate(error)
-        kind = dialect.loaded_dbapi.Error
-        wrapped = DBAPIError.instance(self._sql, made, error, kind, connection_invalidated=broken, dialect=dialect)
-        assert isinstance(wrapped, Exception)
-        return wrapped
+
+class _Together:
+    """Several writes as one statement: all but the last are parts of its WITH."""
+
+    def __init__(self, parts: Sequence[_Prepared]) -> None:
+        self._parts = tuple(parts)
+        texts = [_NAME.sub(rf"%(p{n}_\1)s", part.sql) for n, part in enumerate(parts)]
+        heads = ", ".join(f"p{n} AS ({text})" for n, text in enumerate(texts[:-1]))
+        self._sql = f"WITH {heads} {texts[-1]}"
+
+    def run(self, connection: Connection, parameters: Sequence[Mapping[str, Any]]) -> Rows:
+        made = {
+            f"p{n}_{name}": value
+            for n, (part, given) in enumerate(zip(self._parts, parameters, strict=True))
+            for name, value in part.values(given)
+        }
+        return self._parts[-1].execute(connection, self._sql, made)
 
 
+def _wrapped(error: Any, connection: Connection, sql: str, made: Any, cursor: DBAPICursor) -> Exception:
+    """The error as SQLAlchemy's callers know it; a connection that broke is not used again."""
+    dialect = connection.dialect
+    broken = dialect.is_disconnect(error, connection.connection.dbapi_connection, cursor)
+    if broken:
+        connection.invalidate(error)
+    kind = dialect.loaded_dbapi.Error
+    wrapped = DBAPIError.instance(sql, made, error, kind, connection_invalidated=broken, dialect=dialect)
+    assert isinstance(wrapped, Exception)
+    return wrapped
+
+
+#: A named value in the text of a statement for PostgreSQL.
+_NAME = re.compile(r"%\((\w+)\)s")
 #: Statements are constants: there are as many entries as there are of them.
 _KNOWN: dict[tuple[Executable, str, tuple[str, ...]], _Prepared] = {}
+#: What is written together comes in few shapes (farm.store.appended bounds them).
+_TOGETHER: dict[tuple[_Prepared, ...], _Together] = {}

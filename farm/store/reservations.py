@@ -8,7 +8,7 @@ withdrawn, or when nobody could serve it in time.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -20,8 +20,9 @@ from sqlalchemy.orm import Session
 from farm.domain.devices import DeviceFacts
 from farm.domain.leases import RESERVATION, Lease
 from farm.domain.outcomes import State
-from farm.domain.selectors import Selector, parse
-from farm.store import free_devices, leases, tables
+from farm.domain.selectors import Mismatch, Selector, nearest, parse
+from farm.domain.words import count
+from farm.store import devices, free_devices, leases, tables
 from farm.store.bus import touch
 from farm.store.prepared import run
 
@@ -66,6 +67,15 @@ _WANTS = (
     .where(*DUE, _ROW.id != bindparam("ident"))
     .distinct()
     .limit(_MAX_WANTS + 1)
+)
+#: How many wishes somebody has in the queue (one's own new one counted), and how many their team may have.
+_QUEUE = select(
+    select(func.count())
+    .select_from(_ROW)
+    .where(_ROW.created_by == bindparam("user"), _ROW.state == QUEUED)
+    .scalar_subquery()
+    .label("mine"),
+    select(tables.Team.max_waiting).where(tables.Team.name == bindparam("team")).scalar_subquery().label("team_limit"),
 )
 _CLOSE = (
     update(_ROW)
@@ -235,7 +245,7 @@ def over_quota(session: Session, team: str, token_id: int | None) -> str | None:
     if limit is not None:
         held = _count(session, tables.Lease, tables.Lease.team == team, tables.Lease.released_at.is_(None))
         if held >= limit:
-            return f"team {team} holds {held} of {limit} devices"
+            return f"team {team} holds {held} of {count(limit, 'device')}"
     limit = (
         None
         if token_id is None
@@ -245,18 +255,41 @@ def over_quota(session: Session, team: str, token_id: int | None) -> str | None:
         row = tables.Reservation
         held = _count(session, row, row.token_id == token_id, row.state == ACTIVE)
         if held >= limit:
-            return f"this token holds {held} of {limit} devices"
+            return f"this token holds {held} of {count(limit, 'device')}"
     return None
 
 
-def too_many_waiting(session: Session, team: str, user: str, token_limit: int | None) -> str | None:
-    """Why one more may not wait (the newest, which is there already, counted); None when it may."""
-    row = tables.Reservation
-    mine = _count(session, row, row.created_by == user, row.state == QUEUED)
-    if mine > MAX_WAITING:
-        return f"{user} has {MAX_WAITING} reservations in the queue"
-    team_limit = session.scalar(select(tables.Team.max_waiting).where(tables.Team.name == team))
-    limits = [limit for limit in (team_limit, token_limit) if limit is not None]
+@dataclass(frozen=True, slots=True)
+class TooMany:
+    """More wishes than one person, team or token may have in the queue."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoMatch:
+    """Nothing in the fleet is what the wish asks for; the devices that come nearest, the best first."""
+
+    nearest: Sequence[Mismatch]
+
+
+def may_not_wait(session: Session, wish: Wish, token_limit: int | None) -> TooMany | NoMatch | None:
+    """Why a wish, which is in the queue already, may not stay there; None when it may."""
+    full = _too_many(session, wish, token_limit)
+    if full is not None:
+        return TooMany(full)
+    wanted = _selector(wish.selector)
+    if wish.device_id is not None or free_devices.any_known(session, lambda device: wanted.matches(device.facts())):
+        return None
+    return NoMatch(nearest(wanted, devices.facts(session))[:3])
+
+
+def _too_many(session: Session, wish: Wish, token_limit: int | None) -> str | None:
+    row, team = tables.Reservation, wish.team
+    queue = run(session, _QUEUE, {"user": wish.created_by, "team": team}).one()
+    if queue.mine > MAX_WAITING:
+        return f"{wish.created_by} has {MAX_WAITING} reservations in the queue"
+    limits = [limit for limit in (queue.team_limit, token_limit) if limit is not None]
     if not limits:
         return None
     jobs = _count(session, tables.Job, tables.Job.state == State.QUEUED.value, tables.Job.run_id.in_(_runs_of(team)))

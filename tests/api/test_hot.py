@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy.orm import Session
 
 from farm.api import hot
 from farm.store.people import Scope
@@ -28,8 +29,8 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     plain = hot.Hot._work
 
-    def work(self: hot.Hot, route: hot.HotRoute, *rest: Any) -> Any:
-        made = plain(self, route, *rest)
+    def work(self: hot.Hot, session: Session, route: hot.HotRoute, *rest: Any) -> Any:
+        made = plain(self, session, route, *rest)
         if made is not None:
             found.append(route.action)
         return made
@@ -87,3 +88,30 @@ def test_what_is_refused_is_refused_as_ever(served: Served, taken: list[str]) ->
         assert ("error" in answer.json()) is (answer.status_code == 422)
     gone = served.ask("POST", "/api/leases/999999/release")
     assert (gone.status_code, gone.json()["error"]["code"]) == (410, "lease-over")
+
+
+def test_a_question_that_waits_is_answered_as_its_route_answers_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[int] = []
+    plain = hot.Hot._look
+
+    def look(self: hot.Hot, route: hot.HotWait, secret: str | None, ident: int) -> Any:
+        found.append(ident)
+        return plain(self, route, secret, ident)
+
+    monkeypatch.setattr(hot.Hot, "_look", look)
+    served.ask("GET", "/api/devices")
+    see(served)
+    held = served.ask("POST", "/api/reservations", json={"for_s": 600, "selector": "soc=x"}).json()
+    queued = served.ask("POST", "/api/reservations", json={"for_s": 600, "selector": "soc=x"}).json()
+    for ident, state in ((held["id"], "active"), (queued["id"], "queued")):
+        path = f"/api/reservations/{ident}"
+        quick, slow = served.ask("GET", path + "?wait_s=0.01"), served.ask("GET", path)
+        assert (quick.status_code, quick.json()) == (200, slow.json())
+        assert quick.json()["state"] == state
+        assert dict(quick.headers).keys() - {"date"} == dict(slow.headers).keys() - {"date"}
+    assert set(found) == {held["id"], queued["id"]}
+    assert served.ask("GET", "/api/reservations/999999?wait_s=5").status_code == 404
+    assert served.ask("GET", f"/api/reservations/{held['id']}?wait_s=5", "no-such-token").status_code == 401
+    assert served.ask("GET", f"/api/reservations/{held['id']}?wait_s=301").status_code == 422

@@ -130,7 +130,7 @@ def test_a_team_and_a_token_get_no_more_devices_than_their_quota(db: Database) -
     assert ask(db, wish())[1] is not None
     assert ask(db, wish())[1] is None
     with db.read() as session:
-        assert reservations.over_quota(session, "red", None) == "team red holds 1 of 1 devices"
+        assert reservations.over_quota(session, "red", None) == "team red holds 1 of 1 device"
         assert reservations.over_quota(session, "blue", None) is None
 
 
