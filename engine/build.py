@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent
 DEFAULT_OUT = PROJECT / "build" / "engine"
 VERSION = "0.1.0"
-PROGRAMS = ("farm-engine", "farm-devtool")
+PROGRAMS = ("farm-engine", "farm-devtool", "farm-app")
 BUILD_TIMEOUT_S = 3600
 
 
@@ -88,7 +88,7 @@ class Built:
 def content_hash(source_identity: str) -> str:
     """Hash over what decides the binary's content, paths relative: the C++ sources, the CMake file, the pinned ggml."""
     digest = hashlib.sha256(source_identity.encode())
-    files = [HERE / "CMakeLists.txt", *(p for d in ("common", "src", "devtool") for p in (HERE / d).glob("*"))]
+    files = [HERE / "CMakeLists.txt", *(p for d in ("common", "src", "devtool", "app") for p in (HERE / d).glob("*"))]
     for path in sorted(files):
         digest.update(f"\0{path.relative_to(HERE)}\0".encode())
         digest.update(path.read_bytes())

@@ -56,6 +56,7 @@ def write_bundle(
     version: str = build.VERSION,
     git_sha: str | None = None,
     generic: Mapping[str, object] | None = None,
+    app: Mapping[str, object] | None = None,
     notices: str | None = None,
 ) -> Path:
     """Copies programs and models below `out` and writes `bundle.yaml` beside them; returns its path.
@@ -87,6 +88,7 @@ def write_bundle(
         "parameters": {"threads": 1, "ctx": 512},
         "budgets": {},
         "generic": dict(generic) if generic is not None else None,
+        **({"app": dict(app)} if app is not None else {}),
     }
     path = out / "bundle.yaml"
     path.write_text(yaml.safe_dump(manifest, sort_keys=False), encoding="utf-8")
@@ -117,15 +119,18 @@ def package(out: Path, jobs: int, say: sources.Say, models: Sequence[str] | None
     """
     shapes = tuple(make_model.SHAPES)
     if models is not None:
-        shapes = tuple(shape for shape in shapes if any(model.startswith(f"{shape}-") for model in models))
+        shapes = tuple(
+            shape for shape in make_model.WEIGHT_TYPES if any(model.startswith(f"{shape}-") for model in models)
+        )
     say("writing models")
     made = make_model.make_models(make_model.cache_folder(), names=shapes)
     if models is not None:
         unknown = [model for model in models if model not in made]
         if unknown or not models:
             raise ValueError(
-                f"no such model: {', '.join(unknown) or '(none named)'}; there are tiny and small, each "
-                f"as {' and '.join(make_model.WEIGHT_TYPES)}, for example small-q4_0"
+                f"no such model: {', '.join(unknown) or '(none named)'}; there are "
+                + "; ".join(f"{name} as {', '.join(types)}" for name, types in make_model.WEIGHT_TYPES.items())
+                + "; for example small-q4_0"
             )
         made = {model: made[model] for model in models}
     built = build.build("static-x86_64", build.DEFAULT_OUT, jobs, say)
@@ -135,7 +140,7 @@ def package(out: Path, jobs: int, say: sources.Say, models: Sequence[str] | None
         adapter="events",
         entry="farm-engine",
         abi=built.abi,
-        programs=built.programs,
+        programs={name: built.programs[name] for name in ("farm-engine", "farm-devtool")},
         models=made,
         git_sha=git_commit(),
         notices=sources.ensure(say).notices(),

@@ -85,4 +85,5 @@ def bundle_on_device(bundle: Mapping[str, Any], abi: str, parameters: Mapping[st
         parameters={**(manifest.get("parameters") or {}), **parameters},
         budgets=budgets,
         generic=manifest.get("generic"),
+        app=manifest.get("app"),
     )

@@ -32,12 +32,16 @@ class Engine:
 
     @property
     def adapter(self) -> str:
-        """The adapter's name: events, llama-bench, generic."""
+        """The adapter's name: events, llama-bench, generic, app."""
         return self._adapter.name
 
     @property
     def bundle(self) -> BundleOnDevice:
         return self._bench.bundle
+
+    def close(self) -> None:
+        """No test asks for it any more."""
+        self._adapter.close()
 
     def describe(self) -> Mapping[str, Any]:
         """What the engine says of itself; asked once."""

@@ -53,11 +53,13 @@ def params(request: pytest.FixtureRequest) -> Mapping[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def engine(request: pytest.FixtureRequest) -> Engine:
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """The bundle's engine on the device."""
     from runner.engine import Engine
 
-    return Engine(bench_of(request.config))
+    found = Engine(bench_of(request.config))
+    yield found
+    found.close()
 
 
 @pytest.fixture

@@ -41,3 +41,9 @@ def models_dir() -> Path:
     folder = make_model.cache_folder()
     make_model.make_models(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def app_bin() -> Path:
+    """`farm-app`, static x86-64: what stands for an app's process on a virtual device."""
+    return _program("farm-app")

@@ -244,6 +244,15 @@ void on_ggml_abort(const char * message) { std::strncpy(g_abort_message, message
 
 }  // namespace
 
+int interrupted_stack(const void * context, uintptr_t * pcs, int limit) {
+    uintptr_t found[max_frames];
+    const int n = walk_frame_pointers(registers_of(*static_cast<const ucontext_t *>(context)), found);
+    for (int i = 0; i < n && i < limit; i++) {
+        pcs[i] = found[i];
+    }
+    return n < limit ? n : limit;
+}
+
 void install_crash_handler() {
     load_own_symbols();
     static char stack_memory[128 * 1024];

@@ -4,7 +4,7 @@ format: 1
 name: reference
 version: 0.1.0
 git_sha: null
-adapter: events                     # events, llama-bench, generic
+adapter: events                     # events, llama-bench, generic, app
 entry: farm-engine                  # a name in files
 files: {x86_64: {farm-engine: bin/x86_64/farm-engine}}
 scripts: []                         # names in files that are scripts on purpose: they fit every ABI
@@ -13,11 +13,13 @@ default_model: tiny
 parameters: {threads: 1}
 budgets: {}
 generic: null                       # for the adapter generic: how to start it and what to read
+app: null                           # for the adapter app: package, instrumentation, … (see runner/engines/app.py)
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,10 +27,22 @@ from farm.domain.manifests import FORMAT, is_safe_path, read, read_head, verify
 from farm.domain.names import did_you_mean
 from farm.domain.yaml_lines import Checker, kind
 
-ADAPTERS = ("events", "llama-bench", "generic")
+ADAPTERS = ("events", "llama-bench", "generic", "app")
+_APP_KEYS = (
+    "package",
+    "instrumentation",
+    "arguments",
+    "permissions",
+    "apks",
+    "models_to",
+    "results",
+    "metrics",
+    "text",
+)
+_COMPONENT = re.compile(r"[A-Za-z]\w*(?:\.\w+)+(?:/[.\w$]+)?")
 _BUNDLE_KEYS = (
     "format", "name", "version", "git_sha", "adapter", "entry", "files", "scripts", "models", "default_model",
-    "parameters", "budgets", "generic",
+    "parameters", "budgets", "generic", "app",
 )  # fmt: skip
 
 
@@ -77,6 +91,9 @@ def _bundle(check: Checker, body: Mapping[str, Any]) -> dict[str, Any]:
     generic = body.get("generic")
     if (adapter == "generic") != isinstance(generic, dict):
         check.wrong(("generic",), "generic must be a mapping for the adapter generic and null for the others")
+    app = _app(check, body.get("app"), files) if adapter == "app" else None
+    if adapter != "app" and body.get("app") is not None:
+        check.wrong(("app",), f"app is for the adapter app, and this bundle's is {adapter}")
     return {
         "format": FORMAT,
         "name": name,
@@ -91,7 +108,26 @@ def _bundle(check: Checker, body: Mapping[str, Any]) -> dict[str, Any]:
         "parameters": _plain(check, body.get("parameters"), ("parameters",)),
         "budgets": _plain(check, body.get("budgets"), ("budgets",)),
         "generic": _plain(check, generic, ("generic",)) if isinstance(generic, dict) else None,
+        **({"app": app} if app is not None else {}),
     }
+
+
+def _app(check: Checker, value: Any, files: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """The part `app`: words that go to `pm` and `am` are names and nothing else."""
+    body = _plain(check, value, ("app",))
+    check.keys(body, ("app",), _APP_KEYS, "app")
+    for key in ("package", "instrumentation"):
+        if not isinstance(body.get(key), str) or not _COMPONENT.fullmatch(body[key]):
+            hint = "com.example.bench" if key == "package" else "com.example.bench/.BenchInstrumentation"
+            check.wrong(("app", key), f"{key} {body.get(key)!r} is no name of a {key}", f"for example {hint}")
+    for permission in check.sequence(body.get("permissions"), ("app", "permissions"), "permissions"):
+        if not isinstance(permission, str) or not _COMPONENT.fullmatch(permission):
+            check.wrong(("app", "permissions"), f"{permission!r} is no permission", "android.permission.WAKE_LOCK")
+    for name in check.sequence(body.get("apks"), ("app", "apks"), "apks"):
+        for abi, known in files.items():
+            if name not in known:
+                check.wrong(("app", "apks"), f"{name!r} is missing in files for {abi}", did_you_mean(str(name), known))
+    return body
 
 
 def _scripts(check: Checker, value: Any, names: set[str]) -> list[str]:

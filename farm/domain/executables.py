@@ -37,12 +37,31 @@ def misfits(manifest: Mapping[str, Any], head_of: Callable[[str], bytes]) -> lis
     refuses it. `head_of` gives the first `HEAD` bytes of a file of the bundle.
     """
     scripts = manifest.get("scripts") or ()
+    if manifest.get("adapter") == "app":  # the entry is installed, not started
+        return _not_apks(manifest, head_of) + [
+            words
+            for abi, files in manifest["files"].items()
+            for name, path in files.items()
+            if name not in _apk_names(manifest) and (words := _misfit(path, head_of(path), abi, name in scripts, False))
+        ]
     return [
         words
         for abi, files in manifest["files"].items()
         for name, path in files.items()
         if (words := _misfit(path, head_of(path), abi, name in scripts, name == manifest["entry"]))
     ] + _not_executable(manifest, {manifest["entry"], *scripts})
+
+
+def _apk_names(manifest: Mapping[str, Any]) -> set[str]:
+    return {manifest["entry"], *((manifest.get("app") or {}).get("apks") or ())}
+
+
+def _not_apks(manifest: Mapping[str, Any], head_of: Callable[[str], bytes]) -> list[str]:
+    """An APK is a zip archive: APPNOTE.TXT, section 4.3.7."""
+    paths = {
+        path for files in manifest["files"].values() for name, path in files.items() if name in _apk_names(manifest)
+    }
+    return [f"{path} is no APK: it is no zip archive" for path in sorted(paths) if head_of(path)[:4] != b"PK\x03\x04"]
 
 
 def _not_executable(manifest: Mapping[str, Any], started: Set[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from runner.engines.app import AppAdapter
 from runner.engines.base import Adapter, BundleOnDevice
 from runner.engines.events import EventsAdapter
 from runner.engines.generic import GenericAdapter
@@ -15,6 +16,7 @@ ADAPTERS: dict[str, Callable[[Runner, BundleOnDevice], Adapter]] = {
     EventsAdapter.name: EventsAdapter,
     LlamaBenchAdapter.name: LlamaBenchAdapter,
     GenericAdapter.name: GenericAdapter,
+    AppAdapter.name: AppAdapter,
 }
 
 

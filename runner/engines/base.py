@@ -31,6 +31,7 @@ class BundleOnDevice:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     budgets: Mapping[str, float] = field(default_factory=dict)
     generic: Mapping[str, Any] | None = None
+    app: Mapping[str, Any] | None = None
 
     @property
     def entry_path(self) -> PurePosixPath:
@@ -142,6 +143,13 @@ class EngineKilled(EngineFailure):
     klass = "engine-killed"
 
 
+class AppNotResponding(EngineFailure):
+    """The system said that the app's main thread does not answer; the trace was taken first, then the app was ended."""
+
+    cause = Outcome.HUNG
+    klass = "anr"
+
+
 class EngineHung(EngineFailure):
     """It was silent longer than its stage allows; stacks were taken first, then it was killed."""
 
@@ -163,3 +171,6 @@ class Adapter(Protocol):
         `on_iteration(n)` is called when measured iteration n has ended, and with -1 when one begins, by adapters that
         can tell.
         """
+
+    def close(self) -> None:
+        """Nothing more is asked of it: what it put on the device beyond the bundle's files is taken away."""

@@ -31,6 +31,9 @@ class EventsAdapter:
     def __init__(self, runner: Runner, bundle: BundleOnDevice) -> None:
         self._runner, self._bundle = runner, bundle
 
+    def close(self) -> None:
+        """Nothing is left: the process has ended."""
+
     def describe(self, silence_s: float) -> Mapping[str, Any]:
         lines: list[str] = []
         entry = str(self._bundle.entry_path)
@@ -69,7 +72,7 @@ class EventsAdapter:
             doing=lambda: stream.stage,
         )
         _check(ended, stream)
-        return _result(ended, stream, began[0])
+        return result_of(ended, stream, began[0])
 
     def arguments(self, request: EngineRequest) -> list[str]:
         """The engine's command line for a request."""
@@ -108,7 +111,7 @@ def _check(ended: Ended, stream: EventStream | None) -> None:
         raise EngineExit("the engine's event stream has no end", evidence=f"{evidence}\n--- stdout\n{last_words}")
 
 
-def _result(ended: Ended, stream: EventStream, began: float) -> EngineResult:
+def result_of(ended: Ended, stream: EventStream, began: float) -> EngineResult:
     report = stream.report()
     return EngineResult(
         command=ended.command,

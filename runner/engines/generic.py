@@ -50,6 +50,9 @@ class GenericAdapter:
         self._runner, self._bundle = runner, bundle
         self._spec = bundle.generic or {}
 
+    def close(self) -> None:
+        """Nothing is left: the process has ended."""
+
     def describe(self, silence_s: float) -> Mapping[str, Any]:
         """What it prints for its `describe` arguments; an engine without them is known by its bundle alone."""
         known: dict[str, Any] = {"engine": self._bundle.name, "version": self._bundle.version}
@@ -95,7 +98,8 @@ class GenericAdapter:
             raise EngineExit(f"the bundle's generic part: {error}") from error
         ended = self._runner.run(
             str(self._bundle.entry_path),
-            fill(self._spec.get("args") or (), self.values(request)) + [str(word) for word in request.extra],
+            fill(self._spec.get("args") or (), placeholders(self._bundle, request))
+            + [str(word) for word in request.extra],
             silence_s=silence_s,
             timeout_s=timeout_s,
             on_stdout=parser.feed,
@@ -104,18 +108,6 @@ class GenericAdapter:
             evidence = f"$ {ended.command}\n--- stdout\n{ended.stdout.text()}\n--- stderr\n{ended.stderr.text()}"
             raise EngineExit(f"the engine ended with exit code {ended.exit_code}", evidence=evidence)
         return _Iteration(ended, parser.report(), tuple(parser.texts))
-
-    def values(self, request: EngineRequest) -> dict[str, str]:
-        """What each placeholder stands for; a thing that nobody gave is left out."""
-        found = {str(key): str(value) for key, value in self._bundle.parameters.items() if value is not None}
-        for name in _FIELDS:
-            value = getattr(request, name)
-            if value is not None:
-                found[name] = str(value)
-        model = request.model or self._bundle.default_model
-        if model is not None and model in self._bundle.models:
-            found["model"] = str(self._bundle.models[model])
-        return found
 
 
 def _joined(done: Sequence[_Iteration]) -> EngineResult:
@@ -136,6 +128,19 @@ def _joined(done: Sequence[_Iteration]) -> EngineResult:
         stdout_tail=last.stdout.text(),
         notes=tuple(dict.fromkeys(note for iteration in done for note in iteration.report.notes)),
     )
+
+
+def placeholders(bundle: BundleOnDevice, request: EngineRequest) -> dict[str, str]:
+    """What each placeholder stands for; a thing that nobody gave is left out."""
+    found = {str(key): str(value) for key, value in bundle.parameters.items() if value is not None}
+    for name in _FIELDS:
+        value = getattr(request, name)
+        if value is not None:
+            found[name] = str(value)
+    model = request.model or bundle.default_model
+    if model is not None and model in bundle.models:
+        found["model"] = str(bundle.models[model])
+    return found
 
 
 def fill(words: Sequence[Any], values: Mapping[str, str]) -> list[str]:

@@ -25,6 +25,9 @@ class LlamaBenchAdapter:
     def __init__(self, runner: Runner, bundle: BundleOnDevice) -> None:
         self._runner, self._bundle = runner, bundle
 
+    def close(self) -> None:
+        """Nothing is left: the process has ended."""
+
     def describe(self, silence_s: float) -> Mapping[str, Any]:
         """What a minimal run says of build, CPU and model: llama-bench has no other way to tell."""
         request = EngineRequest(prompt_tokens=1, n_predict=0)

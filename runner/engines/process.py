@@ -144,35 +144,36 @@ class Runner:
         what = f"not done after {timeout_s:g} s" if over else f"silent for {silence_s:g} s"
         stacks = stacks_of(self.device, ended.pid)
         process.kill()
-        parts = (f"$ {ended.command}", stacks, _section("last output", ended.stdout), _section("stderr", ended.stderr))
-        return EngineHung(f"the engine was {what}{where}", evidence=_join(parts), details={"stage": stage})
+        parts = (f"$ {ended.command}", stacks, section("last output", ended.stdout), section("stderr", ended.stderr))
+        return EngineHung(f"the engine was {what}{where}", evidence=join(parts), details={"stage": stage})
 
     def _died(self, ended: Ended, number: int, stage: str | None) -> EngineFailure:
         name = _signal_name(number)
         where = f" in stage {stage}" if stage else ""
         if number == signal.SIGKILL:
             return self._killed(ended, where)
-        parts = [f"$ {ended.command}", _section("stderr", ended.stderr)]
+        parts = [f"$ {ended.command}", section("stderr", ended.stderr)]
         if number in _ENDED_FROM_OUTSIDE:
-            return EngineExit(f"the engine was ended by {name}{where}", evidence=_join(parts))
+            return EngineExit(f"the engine was ended by {name}{where}", evidence=join(parts))
         said = crash.crashes(ended.stderr.text())
-        account = self._account(ended.pid)
+        account = self.account(ended.pid)
         crashes = said + crash.crashes(account)
         words = crashes[0].words() if crashes else name
         parts += [f"--- the device's own account\n{account}"] if account else []
-        return EngineCrashed(f"the engine crashed{where}: {words}", evidence=_join(parts), details={"signal": number})
+        return EngineCrashed(f"the engine crashed{where}: {words}", evidence=join(parts), details={"signal": number})
 
     def _killed(self, ended: Ended, where: str) -> EngineFailure:
-        lines = self._poll(lambda: self._kill_lines(ended.pid))
+        lines = self._poll(lambda: self.kill_lines(ended.pid))
         why = lines[-1].strip() if lines else "no line of the low-memory killer was found"
-        parts = ("\n".join(lines), f"$ {ended.command}", _section("stderr", ended.stderr))
-        return EngineKilled(f"the engine was killed by the system{where}: {why[:300]}", evidence=_join(parts))
+        parts = ("\n".join(lines), f"$ {ended.command}", section("stderr", ended.stderr))
+        return EngineKilled(f"the engine was killed by the system{where}: {why[:300]}", evidence=join(parts))
 
-    def _kill_lines(self, pid: int | None) -> list[str]:
+    def kill_lines(self, pid: int | None) -> list[str]:
+        """What the low-memory killer says of this process."""
         text = self._ask("logcat -d -v threadtime -b main,system -t 2000 2>/dev/null; dmesg 2>/dev/null | tail -n 200")
         return [kill.line for kill in crash.low_memory_kills(text) if pid is None or kill.pid == pid]
 
-    def _account(self, pid: int | None) -> str:
+    def account(self, pid: int | None) -> str:
         """What crash log and tombstone say about this process; empty when the device says nothing."""
         if pid is None:
             return ""
@@ -214,12 +215,12 @@ def stacks_of(device: Device, pid: int | None) -> str:
     return f"(no stacks: {result.stderr.strip()[:300] or 'the process is gone'})"
 
 
-def _section(title: str, tail: Tail) -> str:
+def section(title: str, tail: Tail) -> str:
     text = tail.text()
     return f"--- {title}\n{text}" if text else ""
 
 
-def _join(parts: Sequence[str]) -> str:
+def join(parts: Sequence[str]) -> str:
     return "\n".join(part for part in parts if part)
 
 

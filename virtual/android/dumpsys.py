@@ -206,7 +206,8 @@ async def _activity(call: Call) -> str:
     rows = "".join(f"  Proc # 0: fg {one.pid}:{one.name}/u0a0\n" for one in call.android.processes.all())
     return (
         "ACTIVITY MANAGER ACTIVITIES (dumpsys activity activities)\n"
-        "  (a virtual device runs no apps)\n\nACTIVITY MANAGER RUNNING PROCESSES (dumpsys activity processes)\n" + rows
+        "  (a virtual device has no activities)\n\n"
+        "ACTIVITY MANAGER RUNNING PROCESSES (dumpsys activity processes)\n" + rows
     )
 
 
