@@ -13,6 +13,9 @@ from farm.domain.journal import Kind, Record
 from farm.domain.outcomes import Outcome, TestOutcome
 from farm.domain.words import count
 
+#: So many kinds of incidents are named.
+_NAMED = 5
+
 
 @dataclass(frozen=True, slots=True)
 class LateTruth:
@@ -22,20 +25,25 @@ class LateTruth:
     words: str
 
 
-def late_truth(records: Iterable[Record], known: Collection[str]) -> LateTruth:
-    """What a journal says that the farm has not heard. `known`: tests whose end was recorded in time."""
+def late_truth(records: Iterable[Record], heard: Collection[int]) -> LateTruth:
+    """What a journal says that the farm has not heard. `heard`: numbers of the records that came in time."""
     end: Record | None = None
-    unseen: dict[str, str] = {}
+    unheard: dict[str, str] = {}
+    incidents: Counter[str] = Counter()
     started = False
     for record in records:
         if record.kind == Kind.START:
             started, end = True, None
         elif record.kind == Kind.END:
             end = record
-        elif record.kind == Kind.TEST_END and str(record.fields.get("test")) not in known:
-            unseen[str(record.fields.get("test"))] = str(record.fields.get("outcome"))
+        elif record.seq in heard:
+            continue
+        elif record.kind == Kind.TEST_END:
+            unheard[str(record.fields.get("test"))] = str(record.fields.get("outcome"))
+        elif record.kind == Kind.INCIDENT:
+            incidents[str(record.fields.get("class"))[:60]] += 1
     outcome, words = _end(end, started)
-    return LateTruth(outcome, f"{words}{_tests(unseen)}")
+    return LateTruth(outcome, f"{words}{_tests(unheard)}{_incidents(incidents)}")
 
 
 def _end(end: Record | None, started: bool) -> tuple[Outcome | None, str]:
@@ -49,12 +57,21 @@ def _end(end: Record | None, started: bool) -> tuple[Outcome | None, str]:
     return outcome, f"its runner ended {outcome.value}{f' ({reason})' if reason else ''}"
 
 
-def _tests(unseen: dict[str, str]) -> str:
+def _incidents(unheard: Counter[str]) -> str:
+    """`; its journal has incidents: crash (2), anr`."""
+    if not unheard:
+        return ""
+    told = [f"{klass} ({number})" if number > 1 else klass for klass, number in unheard.most_common(_NAMED)]
+    more = f" and {len(unheard) - _NAMED} more kinds" if len(unheard) > _NAMED else ""
+    return f"; its journal has incidents: {', '.join(told)}{more}"
+
+
+def _tests(unheard: dict[str, str]) -> str:
     """`; 2 tests ended unheard and count for nothing: 1 failed, 1 passed`."""
-    if not unseen:
+    if not unheard:
         return ""
     order = {outcome.value: n for n, outcome in enumerate(TestOutcome)}
-    ends = sorted(Counter(unseen.values()).items(), key=lambda item: (order.get(item[0], len(order)), item[0]))
+    ends = sorted(Counter(unheard.values()).items(), key=lambda item: (order.get(item[0], len(order)), item[0]))
     told = ", ".join(f"{number} {word if word in order else 'of an unknown outcome'}" for word, number in ends)
-    how_many = count(len(unseen), "test ended unheard and counts", "tests ended unheard and count")
+    how_many = count(len(unheard), "test ended unheard and counts", "tests ended unheard and count")
     return f"; {how_many} for nothing: {told}"

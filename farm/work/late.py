@@ -95,10 +95,9 @@ class Leftovers:
         journal = files.journal_of(folder)
         with self._work.db.session() as session:
             row = hold_attempt(session, attempt.id)
-            ended = select(tables.Test.test_id).where(
-                tables.Test.attempt_id == row.id, tables.Test.outcome.is_not(None)
-            )
-            truth = late_truth(journal, set(session.scalars(ended)))
+            mark = tables.JournalMark
+            heard = select(mark.seq).where(mark.attempt_id == row.id, mark.late.is_(False))
+            truth = late_truth(journal, set(session.scalars(heard)))
             row.late_at = now = self._work.db.now(session)
             row.late_outcome = None if truth.outcome is None else truth.outcome.value
             row.late_reason = clip(truth.words + _lost_words(kept), 4000)

@@ -82,7 +82,8 @@ def test_journal_logs_and_evidence_of_a_lost_attempt_are_kept_and_count_for_noth
         assert (attempt.outcome, attempt.cause) == ("infra-error", "host-lost")  # the first cause stands
         assert attempt.late_outcome == "crashed"
         assert attempt.late_reason == (
-            "its runner ended crashed (SIGSEGV in decode); 1 test ended unheard and counts for nothing: 1 failed"
+            "its runner ended crashed (SIGSEGV in decode); 1 test ended unheard and counts for nothing: 1 failed; "
+            "its journal has incidents: crash"
         )
         assert attempt.late_at is not None
         assert [(t.test_id, t.outcome) for t in session.scalars(select(tables.Test))] == [("t::a", "passed")]
