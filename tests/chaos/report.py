@@ -23,11 +23,13 @@ _HEAD = """# Chaos
 
 What the farm makes of each fault in each step of an attempt: {done} of the {pairs} pairs of {faults} faults and {steps}
 steps, as `pytest --slow tests/chaos` saw them last; seed {seeds}.
-Written by `python -m tests.chaos.report docs/chaos.md`.
+Written by `python -m tests.chaos.report docs/chaos.md`. One fault alone: `pytest --slow tests/chaos -k unplugged`; what
+came of it takes the place of what was seen before.
 
 One fault meets several attempts at once, on virtual devices of one host, each held in another step; another host goes
 on beside it and must not notice. Then: every run has one outcome, who is blamed is who did it, no two leases of a
-device overlap, and each of the suite's tests has passed exactly once.
+device overlap, each of the suite's tests has passed exactly once, and journal, logs and artifacts of every attempt that
+ran are kept: a host that was lost sends them when it is back.
 
 Each cell: the ends of the run's attempts, in order, with cause and who is blamed where one did not pass. ✓ is *passed*
 at the first try: the fault cost time and nothing else. ✗: not as it must be.
