@@ -16,6 +16,7 @@ from dashboard.measured import facts, groups
 from dashboard.render import HEADERS
 from dashboard.run import attempt_sign
 from dashboard.timeline import timeline
+from farm.domain.deployments import WORDS, Deployment
 from farm.store.reads import attempts as reads
 from farm.store.reads.attempts import AttemptDetail
 from farm.store.reads.shared import Series
@@ -76,6 +77,13 @@ def charts(detail: AttemptDetail) -> Charts | None:
     )
 
 
+def deployed_words(word: str | None) -> str | None:
+    """How deploy and load ended, for people; a word of a newer farm as it is."""
+    if word is None:
+        return None
+    return WORDS[Deployment(word)] if word in set(Deployment) else word
+
+
 def view(detail: AttemptDetail) -> dict[str, object]:
     attempt = detail.attempt
     heat = next((s for s in detail.series if s.name == "temperature"), None)
@@ -87,6 +95,8 @@ def view(detail: AttemptDetail) -> dict[str, object]:
         "device": attempt.device,
         "sign": attempt_sign(attempt),
         "live": attempt.ended_at is None,
+        "deployed": deployed_words(detail.deployment),
+        "refused": any(check.get("ok") is False for check in detail.checks),
         "tests": [(t, signs.of_test(t.state, t.outcome, t.cause)) for t in detail.tests],
         "groups": groups(detail.measurements),
         "facts": facts(detail.measurements),

@@ -125,6 +125,8 @@ def judge(
 
     The first failure while loading decides, even where a later start of the engine went well.
     """
+    if cause is Cause.STORAGE_FULL:
+        return Deployment.STORAGE
     if outcome in (Outcome.DEPLOY_FAILED, Outcome.REFUSED):
         return _of_cause(outcome, cause, words)
     for failure in failures:

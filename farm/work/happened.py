@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 
 #: A log is looked through for so long at most, seconds.
 SCAN_S = 60.0
-#: Series of memory that is the engine's own, the best first.
-OWN_MEMORY = ("engine_pss_anon", "engine_pss", "engine_rss")
+#: Series of the engine's memory, the best first; the first is its own alone, the others hold the model's file too.
+MEMORY = ("engine_pss_anon", "engine_pss", "engine_rss")
 AUTOPSY = "autopsy"
 
 
@@ -130,22 +130,28 @@ def _leaks(session: Session, step: Step, attempt: tables.Attempt) -> Iterator[in
     models = looks.models_of(manifest, local_models(step))
     peaks = [predict(model, manifest.get("parameters") or {}) for model in models.values()]
     allowance = max(((peak.cache or 0) + (peak.buffers or 0) for peak in peaks), default=0) / 1e6
+    mapped = max((model.size for model in models.values()), default=0) / 1e6  # weights come in as they are touched
     for test, begin, end in _decodes(session, attempt.id):
-        for name in OWN_MEMORY:
-            points = [
-                (float(t), float(v))
-                for one in series.read(session, [attempt.id], name=name)
-                for t, v in zip(one.times, one.values, strict=True)
-                if begin <= t <= end
-            ]
-            if points:
-                grown = growth.leaking([t for t, _ in points], [v for _, v in points], allowance)
-                if grown is not None:
-                    lines = "\n".join(f"{t - begin:8.1f} s {v:10.1f} MB" for t, v in points[:: -(-len(points) // 40)])
-                    words = f"{test or 'the engine'}: {grown.words()}"
-                    sign = signature.of_incident("heap-growth", "memory grows without end", None)
-                    yield incidents.Found("heap-growth", words, f"{name}\n{lines}", sign)
-                break
+        for name, explained in zip(MEMORY, (allowance, allowance + mapped, allowance + mapped), strict=True):
+            points = _between(session, attempt.id, name, begin, end)
+            if len(points) < growth.MIN_SAMPLES:
+                continue
+            grown = growth.leaking([t for t, _ in points], [v for _, v in points], explained)
+            if grown is not None:
+                lines = "\n".join(f"{t - begin:8.1f} s {v:10.1f} MB" for t, v in points[:: -(-len(points) // 40)])
+                sign = signature.of_incident("heap-growth", "memory grows without end", None)
+                words = f"{test or 'the engine'}: {grown.words()}"
+                yield incidents.Found("heap-growth", words, f"{name}\n{lines}", sign)
+            break
+
+
+def _between(session: Session, attempt_id: int, name: str, begin: float, end: float) -> list[tuple[float, float]]:
+    return [
+        (float(t), float(v))
+        for one in series.read(session, [attempt_id], name=name)
+        for t, v in zip(one.times, one.values, strict=True)
+        if begin <= t <= end
+    ]
 
 
 def _decodes(session: Session, attempt_id: int) -> list[tuple[str | None, float, float]]:

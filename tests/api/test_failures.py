@@ -15,6 +15,7 @@ from tests.served import Served
 CRASH = """pid: 7, tid: 7, name: x  >>> x <<<
 signal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x0
       #00 pc 01  /d/libllama.so (ggml_mul_mat+4)"""
+CHECKS = [{"name": "memory", "ok": True, "figure": "3.4 GB available", "remedy": ""}]
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +48,9 @@ def filled(farm_server: Served) -> Served:
                 tables.Attempt(id=number, job_id=1, number=number, device_id=1, host="local", token=number,
                                phase="done", created_at=now, ended_at=now, workflow_id=f"w{number}", outcome=outcome)
             )  # fmt: skip
-        session.add(
-            tables.AttemptPhase(attempt_id=1, phase="precheck", began_at=now, detail={"checks": [{"ok": True}]})
-        )
+        session.flush()
+        session.get_one(tables.Attempt, 1).peak_bytes = 12_300_000
+        session.add(tables.AttemptPhase(attempt_id=1, phase="precheck", began_at=now, detail={"checks": CHECKS}))
         session.flush()
         for attempt, klass, summary, evidence in (
             (2, "engine-crashed", "the engine crashed in stage load.map: SIGSEGV", CRASH),
@@ -124,6 +125,10 @@ def test_pages_show_the_same(filled: Served) -> None:
     assert filled.ask("GET", moved.headers["location"]).status_code == 200
     attempt = filled.ask("GET", "/attempts/2").text
     assert "/failures/signatures/" in attempt
+    assert "something else" in attempt  # its deployment
+    first = filled.ask("GET", "/attempts/1").text
+    assert "precheck: passed" in first
+    assert "peak memory" in first
 
 
 def test_the_command_line_tells_the_same(

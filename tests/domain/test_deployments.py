@@ -52,6 +52,7 @@ def test_a_failure_after_loading_is_no_failed_deployment() -> None:
     ("outcome", "cause", "words", "wanted"),
     [
         (Outcome.DEPLOY_FAILED, Cause.STORAGE_FULL, "", Deployment.STORAGE),
+        (Outcome.INFRA_ERROR, Cause.STORAGE_FULL, "", Deployment.STORAGE),
         (Outcome.DEPLOY_FAILED, Cause.MISSING_FILE, "", Deployment.MODEL),
         (Outcome.DEPLOY_FAILED, Cause.TRANSFER_BROKE, "", None),
         (Outcome.DEPLOY_FAILED, Cause.HOST_DISK, "", None),

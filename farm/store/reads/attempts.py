@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from farm.domain.outcomes import Phase
 from farm.store import series, tables
 from farm.store.reads.results import MeasurementRow, TestCell, measurements, result_word, test_cells
 from farm.store.reads.runs import RunRow, run_query, run_rows
@@ -92,6 +94,9 @@ class AttemptDetail:
     series: tuple[Series, ...]
     absent: tuple[tuple[str, str], ...]  # (series, why it is not there); "sampler": how the device was sampled
     siblings: tuple[tuple[int, int, str | None], ...]  # (attempt id, number, outcome) of the same job
+    deployment: str | None = None  # of farm.domain.deployments; None: the attempt says nothing of it
+    peak_bytes: int | None = None  # the most memory that its engine had; None: not measured
+    checks: tuple[dict[str, Any], ...] = ()  # of the precheck: name, ok, figure, remedy
 
 
 def attempt(session: Session, attempt_id: int, now: datetime) -> AttemptDetail | None:
@@ -125,7 +130,16 @@ def attempt(session: Session, attempt_id: int, now: datetime) -> AttemptDetail |
         series=_series(session, row, now),
         absent=absences(session, attempt_id),
         siblings=tuple((a.id, a.number, a.outcome) for a in tried),
+        deployment=row.deployment,
+        peak_bytes=row.peak_bytes,
+        checks=_checks(session, attempt_id),
     )
+
+
+def _checks(session: Session, attempt_id: int) -> tuple[dict[str, Any], ...]:
+    first = session.get(tables.AttemptPhase, (attempt_id, Phase.PRECHECK.value))
+    found = (first.detail or {}).get("checks") if first is not None else None
+    return tuple(one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
 
 
 def artifacts(session: Session, attempt_id: int) -> list[ArtifactRow]:
