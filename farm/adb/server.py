@@ -71,7 +71,7 @@ class AdbServer:
             return False
         self.key_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self.key_dir / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
+            process = self._process = subprocess.Popen(
                 [ADB, "-P", str(self.port), "server", "nodaemon"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -82,7 +82,7 @@ class AdbServer:
             )
         limit = Deadline(timeout_s)
         while not self.alive():
-            if (code := self._process.poll()) is not None:
+            if (code := process.poll()) is not None:
                 if self._wait_alive(Deadline(2)):
                     self._check_ours()
                     return False  # another process of ours was faster
@@ -93,7 +93,7 @@ class AdbServer:
             if limit.expired:
                 raise AdbServerGone(f"the adb server on port {self.port} does not answer after {seconds(timeout_s)}")
             time.sleep(0.02)
-        self.state_file.write_text(json.dumps({"pid": self._process.pid, "port": self.port}))
+        self.state_file.write_text(json.dumps({"pid": process.pid, "port": self.port}))
         self._check_version()
         return True
 

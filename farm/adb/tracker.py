@@ -16,7 +16,8 @@ from dataclasses import dataclass, fields
 
 from farm.adb.connection import HostSocket
 from farm.adb.deadline import Deadline
-from farm.adb.errors import AdbError, AdbServerGone, DeviceGone, seconds
+from farm.adb.errors import AdbError, DeviceGone, seconds
+from farm.adb.keeper import Keeper
 from farm.adb.server import AdbServer
 from farm.evidence.adb_output import DeviceLine, parse_devices
 
@@ -26,10 +27,6 @@ log = logging.getLogger(__name__)
 GRACE_S = (10.0, 30.0)
 #: After an adb server died: first wait, and the longest.
 _BACKOFF_S = (0.1, 10.0)
-#: How often a kept address that is not listed is tried again.
-_KEEP_S = 1.0
-#: A transport that is offline for longer than a handshake takes is made anew.
-_OFFLINE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,7 @@ def _address(line: DeviceLine, serials: Counter[str], paths: Counter[str]) -> st
 
 
 class Tracker:
-    """A thread that follows `host:track-devices-l`, restarts a dead adb server and keeps addresses connected.
+    """A thread that follows `host:track-devices-l` and restarts a dead adb server; with `Keeper` beside it.
 
     `on_change` gets every new list, `on_server` a sentence whenever the server died or came back; both are called from
     the tracker's thread.
@@ -84,35 +81,32 @@ class Tracker:
         self._on_server = on_server or (lambda text: None)
         self._changed = threading.Condition()
         self._entries: list[AdbEntry] = []
-        self._keep: frozenset[str] = frozenset()
-        self._offline_since: dict[str, float] = {}
         self._stopping = threading.Event()
-        self._wake_keeper = threading.Event()
         self._socket: HostSocket | None = None
         self._lost_at: float | None = None  # the server is away since then
         self._back_at = float("-inf")
         self._trouble: str | None = None
-        self._threads: list[threading.Thread] = []
+        self._thread: threading.Thread | None = None
+        self._keeper = Keeper(server, lambda: {entry.serial: entry.state for entry in self.entries()})
 
     def start(self) -> None:
         """Start the adb server if none answers, and follow it. Raises what `AdbServer.start` raises."""
         self._server.start()
-        for target in (self._follow_for_ever, self._keep_connected):
-            thread = threading.Thread(target=target, name=f"adb-tracker-{self._server.port}", daemon=True)
-            thread.start()
-            self._threads.append(thread)
+        name = f"adb-tracker-{self._server.port}"
+        self._thread = threading.Thread(target=self._follow_for_ever, name=name, daemon=True)
+        self._thread.start()
+        self._keeper.start()
 
     def stop(self) -> None:
         """End the threads; the adb server goes on."""
         self._stopping.set()
-        self._wake_keeper.set()
+        self._keeper.stop()
         with self._changed:
             if self._socket is not None:
                 _shut(self._socket.sock)
             self._changed.notify_all()
-        for thread in self._threads:
-            thread.join(timeout=20)
-        self._threads.clear()
+        if self._thread is not None:
+            self._thread.join(timeout=20)
 
     def entries(self) -> list[AdbEntry]:
         """What adb listed last; empty while the adb server is away."""
@@ -134,16 +128,13 @@ class Tracker:
         with self._changed:
             return self._trouble
 
+    def why_not(self, address: str) -> str | None:
+        """What the last try to connect a kept address ended with; None when it is online, or not tried yet."""
+        return self._keeper.why_not(address)
+
     def keep(self, addresses: Iterable[str]) -> None:
         """The network addresses to keep connected from now on (replaces the earlier set)."""
-        with self._changed:
-            dropped, self._keep = self._keep - frozenset(addresses), frozenset(addresses)
-        for address in dropped:
-            try:
-                self._server.disconnect(address)
-            except AdbError as error:
-                log.warning("disconnecting %s: %s", address, error)
-        self._wake_keeper.set()
+        self._keeper.keep(addresses)
 
     def wait_for(self, address: str, state: str = "device", timeout_s: float = 30.0) -> AdbEntry:
         """The entry of `address` once it is in `state`; raises DeviceGone after `timeout_s`."""
@@ -158,39 +149,45 @@ class Tracker:
                     raise DeviceGone(f"{address} is not {state!r} after {seconds(timeout_s)}: {seen}")
                 self._changed.wait(limit.remaining(5.0))
 
-    # ---- the threads ----
+    # ---- the thread ----
 
     def _follow_for_ever(self) -> None:
         backoff = _BACKOFF_S[0]
         while not self._stopping.is_set():
             try:
-                self._server.start()
+                self._make_sure()
+                backoff = _BACKOFF_S[0]
                 self._follow()
-            except AdbError as error:
+            except Exception as error:
                 if self._stopping.is_set():
                     return
+                if not isinstance(error, AdbError):
+                    log.exception("following the adb server failed")
                 with self._changed:
-                    self._lost_at = self._lost_at or time.monotonic()
+                    news, self._lost_at = self._lost_at is None, self._lost_at or time.monotonic()
                 self._publish([])
-                self._say(f"the adb server on port {self._server.port} is away ({error}); restarting it")
+                if news:
+                    self._say(f"the adb server on port {self._server.port} is away ({error}); restarting it")
                 self._stopping.wait(backoff)
                 backoff = min(backoff * 2, _BACKOFF_S[1])
-                backoff = _BACKOFF_S[0] if self._restart() else backoff
 
-    def _restart(self) -> bool:
+    def _make_sure(self) -> None:
+        """There is a server. One that this call had to start, or that was lost before, lists its devices only soon."""
         try:
             started = self._server.start()
         except AdbError as error:
             words = f"the adb server on port {self._server.port} does not start: {error} ({error.remedy})"
             with self._changed:
-                self._trouble = words
-            self._say(words)
-            return False
+                news, self._trouble = self._trouble != words, words
+            if news:
+                self._say(words)
+            raise
         with self._changed:
+            if not started and self._lost_at is None:
+                return
             self._lost_at, self._back_at, self._trouble = None, time.monotonic(), None
         self._say(f"the adb server on port {self._server.port} {'was started again' if started else 'answers again'}")
-        self._wake_keeper.set()
-        return True
+        self._keeper.wake()
 
     def _follow(self) -> None:
         """Publish every list until the server ends the connection (AdbServerGone)."""
@@ -212,48 +209,12 @@ class Tracker:
                 return
             self._entries = entries
             self._changed.notify_all()
-        self._wake_keeper.set()
+        self._keeper.wake()
         _guarded(self._on_change, list(entries))
 
     def _say(self, text: str) -> None:
         log.warning("%s", text)
         _guarded(self._on_server, text)
-
-    def _keep_connected(self) -> None:
-        while not self._stopping.is_set():
-            self._wake_keeper.clear()
-            with self._changed:
-                missing = self._missing()
-            for address in missing:
-                if self._stopping.is_set():
-                    return
-                self._try_connect(address)
-            self._wake_keeper.wait(_KEEP_S if missing or self._offline_since else None)
-            if missing:
-                self._stopping.wait(0.1)  # a list that flaps must not become a busy loop
-
-    def _missing(self) -> list[str]:
-        """Kept addresses that are not listed, or offline for so long that it is no handshake any more."""
-        now = time.monotonic()
-        state = {entry.serial: entry.state for entry in self._entries}
-        offline = {address for address in self._keep if state.get(address) == "offline"}
-        self._offline_since = {address: self._offline_since.get(address, now) for address in offline}
-        return [
-            address
-            for address in self._keep
-            if address not in state or now - self._offline_since.get(address, now) > _OFFLINE_S
-        ]
-
-    def _try_connect(self, address: str) -> None:
-        """A connect that nothing answers takes adb ten seconds: knock first."""
-        host, _, port = address.rpartition(":")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()
-            self._server.connect(address)
-        except (OSError, ValueError, AdbServerGone):
-            return
-        except AdbError as error:
-            log.info("%s", error)
 
 
 def _guarded(callback: Callable[..., None], argument: object) -> None:

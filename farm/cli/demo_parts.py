@@ -73,7 +73,8 @@ class Parts:
             command = b""
         if os.fsencode(folder.resolve()) in command:
             return None
-        return last_line(folder / "hardware.log")
+        words = last_line(folder / "hardware.log")
+        return "killed, or at its end without a word" if words in ("no log", "its log is empty") else words
 
     def stop_devices(self) -> None:
         """Stop every virtual device of the state folder."""

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,77 @@ def test_a_callback_that_fails_does_not_stop_the_tracker(phone: Phones, own_serv
     tracker.stop()
 
 
+@contextmanager
+def deaf() -> Iterator[str]:
+    """The address of something that takes connections and never says a word."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_device_that_takes_connections_and_stays_silent_holds_up_no_other(phone: Phones, tracker: Tracker) -> None:
+    running = phone().running
+    with deaf() as address:
+        tracker.keep([address])
+        eventually(lambda: address in tracker._keeper._trying, what="the silent one to be tried")
+        tracker.keep([address, running.address])
+        tracker.wait_for(running.address, timeout_s=WAIT_S)
+        assert address in tracker._keeper._trying, "it took its time, and nobody waited for it"
+        assert tracker.why_not(running.address) is None
+
+
+def test_why_an_address_is_not_connected_is_kept_and_told_once(
+    tracker: Tracker, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    tracker.keep([address, "nonsense"])
+    eventually(lambda: tracker._keeper._tries.get(address, 0) >= 3 and tracker.why_not("nonsense"))
+    assert "nothing takes connections there" in str(tracker.why_not(address))
+    assert [record.getMessage() for record in caplog.records].count(
+        f"{address} is not connected: {tracker.why_not(address)}"
+    ) == 1
+    tracker.keep([])
+    eventually(lambda: tracker.why_not(address) is None, what="an address that is not kept any more is forgotten")
+
+
+def test_a_try_that_fails_in_no_known_way_is_not_the_last(
+    phone: Phones, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, failed = AdbServer.connect, list[str]()
+
+    def fail_once(server: AdbServer, address: str, timeout_s: float = 15.0) -> None:
+        if not failed:
+            failed.append(address)
+            raise RuntimeError("a bug")
+        connect(server, address, timeout_s)
+
+    running = phone().running
+    monkeypatch.setattr(AdbServer, "connect", fail_once)
+    tracker.keep([running.address])
+    assert tracker.wait_for(running.address, timeout_s=WAIT_S).state == "device"
+    assert failed == [running.address]
+
+
+def test_what_adb_takes_for_connected_and_does_not_list_is_made_anew(
+    phone: Phones, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """adb answers "already connected" for a transport that is dead to it: only a disconnect helps."""
+    running, asked = phone().running, list[str]()
+    connect = AdbServer.connect
+
+    def already(server: AdbServer, address: str, timeout_s: float = 15.0) -> None:
+        asked.append("connect")
+        if "disconnect" in asked:
+            connect(server, address, timeout_s)
+
+    monkeypatch.setattr(AdbServer, "connect", already)
+    monkeypatch.setattr(AdbServer, "disconnect", lambda _server, _address: asked.append("disconnect"))
+    tracker.keep([running.address])
+    tracker.wait_for(running.address, timeout_s=WAIT_S)
+    assert asked == ["connect"] * 3 + ["disconnect", "connect"]
+
+
 def test_waiting_for_a_device_that_does_not_come_ends(tracker: Tracker) -> None:
     with pytest.raises(DeviceGone, match="does not list"):
         tracker.wait_for("127.0.0.1:1", timeout_s=0.2)
@@ -185,6 +257,36 @@ def test_a_killed_server_is_started_again_and_its_devices_come_back(phone: Phone
     eventually(lambda: own_server.pid() not in (None, before), what="a new server")
     tracker.wait_for(running.address, timeout_s=WAIT_S)
     assert any("started again" in text for text in said)
+    tracker.stop()
+
+
+def test_a_server_that_died_before_it_was_ever_followed_was_replaced_all_the_same(own_server: AdbServer) -> None:
+    tracker = Tracker(own_server)
+    _kill(own_server)
+    eventually(lambda: not own_server.alive(), what="the end of the server")
+    tracker._make_sure()
+    assert not tracker.steady
+
+
+def test_trouble_with_the_server_is_over_when_it_starts_at_last(
+    own_server: AdbServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, fails = AdbServer.start, list[int]()
+
+    def fail_twice(server: AdbServer, timeout_s: float = 30.0) -> bool:
+        if len(fails) < 2:
+            fails.append(1)
+            raise AdbServerGone("it does not want to")
+        return start(server, timeout_s)
+
+    tracker = Tracker(own_server)
+    tracker.start()
+    eventually(lambda: tracker._socket is not None, what="the server to be followed")
+    monkeypatch.setattr(AdbServer, "start", fail_twice)
+    _kill(own_server)
+    eventually(lambda: tracker.trouble is not None, what="the trouble to be known")
+    eventually(lambda: tracker.trouble is None, what="the trouble to be over")
+    eventually(lambda: not tracker.steady)
     tracker.stop()
 
 
