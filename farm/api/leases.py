@@ -20,6 +20,7 @@ from farm.store import leases
 from farm.store.audit import Note
 from farm.store.people import Principal, Scope
 from farm.store.reads import leases as reads
+from farm.store.reservations import QUEUED
 
 router = APIRouter(prefix="/api/leases", tags=["leases"])
 
@@ -44,11 +45,16 @@ class Because(BaseModel):
 def list_leases(
     farm: Farm, who: Who, mine: Annotated[bool, Query(description="only your own")] = False
 ) -> dict[str, Any]:
-    """Every device that is held or being cleaned, by whom, until when; `taken`: what was lately preempted of yours."""
+    """Every device that is held or being cleaned, by whom, until when.
+
+    `waiting`: the reservations in the queue; `taken`: what was lately preempted of yours.
+    """
+    user = who.name if mine else None
     with farm.db.read() as session:
         since = farm.db.now(session) - TAKEN_SHOWN
         return {
-            "leases": encode(reads.open_leases(session, user=who.name if mine else None)),
+            "leases": encode(reads.open_leases(session, user=user)),
+            "waiting": encode(reads.reservations(session, state=QUEUED, user=user)),
             "taken": encode(reads.taken(session, who.name, since)),
         }
 
