@@ -44,7 +44,7 @@ from runner.watch import Stop, Watch
 from runner.witness import View, Witness
 
 #: An earlier holder of a device (a runner that is being killed, a cleaning) gets this long to let go.
-LOCK_WAIT_S = 20.0
+LOCK_WAIT_S = 60.0
 #: pytest starts after this even while somebody measures.
 START_WAIT_S = 60.0
 #: The attempt's last records wait so long for room on a full disk.

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from farm.adb.deadline import stalled_s
 from farm.adb.device import Device
 from farm.domain.causes import Cause
 from farm.domain.journal import clip
@@ -103,6 +104,7 @@ class Inside:
             suite=self._suite(),
             cancelled=(self._folder / "cancel").exists(),
             renewal=_text(self._folder / "renewed"),
+            stalled_s=stalled_s(),
         )
         stop = self._broken() or self._watch.look(signs) or self._lost(now)
         if stop is None and now >= self._next_slow_look:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from farm.adb.deadline import STRETCH
 from farm.domain.causes import Cause
 from farm.domain.outcomes import Outcome
+from farm.evidence.pressure import fair_s
 from runner.spec import Limits
 
 
@@ -35,6 +37,7 @@ class Signs:
     suite: str | None
     cancelled: bool
     renewal: str | None  # content of the file that the agent rewrites
+    stalled_s: float | None = None  # time in which some process of this host waited for a CPU, so far
 
 
 class Watch:
@@ -47,6 +50,8 @@ class Watch:
         self._suite_queued = 0.0
         self._renewal: str | None = None
         self._renewed_at = began
+        self._last_sign = -1.0
+        self._stalled_s: float | None = None  # at the last sign
 
     def look(self, signs: Signs) -> Stop | None:
         """Why to stop now; None to go on. The first reason that applies, and always the same order."""
@@ -68,6 +73,14 @@ class Watch:
         used = signs.now - self._suite_began - (signs.queued_s - self._suite_queued)
         if used > limits.suite_s:
             return Stop(Outcome.TIMED_OUT, f"suite {self._suite or '?'} used up its {limits.suite_s:g} s", True)
-        if not signs.waits_for_turn and signs.now - signs.last_sign > limits.silence_s:
+        if not signs.waits_for_turn and self._silence_s(signs) > limits.silence_s:
             return Stop(Outcome.TIMED_OUT, f"no sign of life from the suite for {limits.silence_s:g} s", True)
         return None
+
+    def _silence_s(self, signs: Signs) -> float:
+        """Since the last sign; a busy host's time counts for a part, as it does for what devices answer."""
+        if signs.last_sign != self._last_sign:
+            self._last_sign, self._stalled_s = signs.last_sign, signs.stalled_s
+        known = signs.stalled_s is not None and self._stalled_s is not None
+        stalled_s = (signs.stalled_s or 0.0) - (self._stalled_s or 0.0) if known else None
+        return fair_s(signs.now - signs.last_sign, stalled_s, STRETCH)

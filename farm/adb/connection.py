@@ -17,6 +17,7 @@ from adbutils import AdbClient, AdbConnection
 from adbutils.errors import AdbError as AdbutilsError
 from adbutils.errors import AdbTimeout
 
+from farm.adb.deadline import Patience
 from farm.adb.errors import (
     AdbError,
     AdbServerGone,
@@ -105,6 +106,9 @@ class HostSocket:
         self.expect_okay(address)
 
     def read(self, size: int) -> bytes:
+        """`size` bytes. NoAnswer when none comes within the socket's limit (see `Patience`)."""
+        if (limit_s := self.sock.gettimeout()) is not None and not self._readable(limit_s):
+            raise NoAnswer(f"adb server at {self.where} does not answer within {seconds(limit_s)}")
         try:
             data: bytes = self._connection.read_exact(size)
         except (AdbTimeout, TimeoutError) as error:
@@ -112,6 +116,16 @@ class HostSocket:
         except (AdbutilsError, EOFError, OSError) as error:
             raise AdbServerGone(f"adb server at {self.where} ended the connection: {error}") from error
         return data
+
+    def _readable(self, limit_s: float) -> bool:
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        if poll.poll(0):
+            return True
+        limit = Patience(limit_s)
+        while not (ready := poll.poll((limit.remaining() or 0.0) * 1000 + 1)) and not limit.expired:
+            pass
+        return bool(ready)
 
     def block(self) -> str:
         """A length-prefixed text of the server (at most 64 KiB: four hex digits)."""

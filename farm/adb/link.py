@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 
 from farm.adb.connection import Canary, HostSocket, device_prefix, device_query, open_transport, query, why_lost
+from farm.adb.deadline import Patience
 from farm.adb.errors import (
     AdbError,
     AdbServerGone,
@@ -15,7 +16,7 @@ from farm.adb.errors import (
     DeviceUnavailable,
     IdentityMismatch,
     RemoteError,
-    seconds,
+    ShellTimeout,
 )
 
 #: How long a device may take to accept a service. A phone under full load still starts a shell within seconds.
@@ -72,7 +73,10 @@ class Link:
     def output(self, command: str, timeout_s: float = 10.0, limit: int = 64 << 10) -> bytes:
         """What a short command prints, without the shell protocol; for this room's own small questions."""
         with self.service(f"exec:{command}", timeout_s) as connection:
-            return _read_all(connection, timeout_s, limit)
+            try:
+                return _read_all(connection, timeout_s, limit)
+            except TimeoutError as error:
+                raise ShellTimeout(f"{self.address}: {command[:60]!r}: {error}") from error
 
     def state(self) -> str:
         return device_query(self.host, self.port, self.address, "get-state")
@@ -149,17 +153,17 @@ def clean_serial(text: bytes) -> str:
 
 def _read_all(connection: HostSocket, timeout_s: float, limit: int) -> bytes:
     """Everything until the other side ends; what is beyond `limit` is dropped. TimeoutError after `timeout_s`."""
-    until = time.monotonic() + timeout_s
+    until = Patience(timeout_s)
     data = bytearray()
     while True:
-        left = until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError(f"no end after {seconds(timeout_s)}")
+        left = until.remaining()
+        if not left:
+            raise TimeoutError(f"no end after {until.words}")
         connection.sock.settimeout(left)
         try:
             chunk = connection.sock.recv(1 << 16)
         except TimeoutError:
-            raise
+            continue  # over, unless the host was too busy to listen
         except OSError:
             return bytes(data)
         if not chunk:
@@ -178,7 +182,7 @@ class Pulse:
         self._clock = clock
         self._heard_at = clock()
         self._probe: HostSocket | None = None
-        self._probe_until = 0.0
+        self._probe_limit = Patience(None)
 
     @property
     def probe(self) -> HostSocket | None:
@@ -192,15 +196,16 @@ class Pulse:
 
     def due_in(self) -> float:
         """Seconds until `check` has something to do."""
-        at = self._probe_until if self._probe else self._heard_at + QUIET_S
-        return max(0.0, at - self._clock())
+        if self._probe is not None:
+            return self._probe_limit.remaining() or 0.0
+        return max(0.0, self._heard_at + QUIET_S - self._clock())
 
     def check(self, answered: bool) -> None:
         """Ask, take the answer, or give up: raises DeviceUnavailable or AdbServerGone when the device is not there."""
         if self._probe is None:
             if self.due_in() == 0:
                 self._probe = self._link.start_service("shell,v2,raw:")
-                self._probe_until = self._clock() + PROBE_S
+                self._probe_limit = Patience(PROBE_S)
         elif answered:
             try:
                 alive = bool(self._probe.sock.recv(4))
@@ -210,7 +215,8 @@ class Pulse:
                 raise self._link.lost("being asked for a sign of life")
             self.heard()
         elif self.due_in() == 0:
-            raise DeviceGone(f"{self._link.address} gives no sign of life for {QUIET_S + PROBE_S:g} s")
+            silence = f"{QUIET_S:g} s, and for {self._probe_limit.words} after it was asked"
+            raise DeviceGone(f"{self._link.address} gives no sign of life for {silence}")
 
     def close(self) -> None:
         if self._probe is not None:

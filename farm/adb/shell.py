@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from farm.adb import shell_protocol as protocol
-from farm.adb.deadline import Deadline
+from farm.adb.deadline import Deadline, Patience
 from farm.adb.errors import AdbError, ShellTimeout, last_words, seconds
 from farm.adb.link import SERVICE_TIMEOUT_S, Link, Pulse
 
@@ -135,7 +135,7 @@ class ShellStream:
 
     def write(self, data: bytes, timeout_s: float) -> None:
         """Raw protocol bytes to the device, from the thread that does not read."""
-        limit, view = Deadline(timeout_s), memoryview(data)
+        limit, view = Patience(timeout_s), memoryview(data)
         poll = select.poll()
         poll.register(self._sock, select.POLLOUT)
         while view:
@@ -157,7 +157,7 @@ class ShellStream:
         if self.pid is not None:
             try:
                 self._link.output(f"kill -9 -{self.pid} {self.pid} 2>/dev/null", timeout_s=5)
-            except (AdbError, TimeoutError):
+            except AdbError:
                 pass  # the device is away or stuck: closing is all that can be done
         try:
             self._sock.shutdown(2)  # wakes the reader; adbd then ends what is left of the group
@@ -190,7 +190,7 @@ class Process:
 
     def wait_pid(self, timeout_s: float = 30.0) -> int | None:
         """The pid, as soon as the device has told it; None when the command ended without."""
-        limit = Deadline(timeout_s)
+        limit = Patience(timeout_s)
         while self._stream.pid is None and not self._stream.ended:
             self._receive(limit)
         return self._stream.pid
@@ -201,7 +201,7 @@ class Process:
         ShellTimeout after `timeout_s` of silence: the command goes on, and so may the caller, or it calls `kill`.
         DeviceGone or AdbServerGone when the connection is lost.
         """
-        limit = Deadline(timeout_s)
+        limit = Patience(timeout_s)
         while not self._ready:
             if self._stream.ended:
                 return None
@@ -243,8 +243,8 @@ class Process:
 def run(
     link: Link, command: str | Sequence[str], timeout_s: float, stdin: bytes | None, max_output: int = MAX_OUTPUT
 ) -> ShellResult:
-    """Run a command to its end; at `timeout_s` its group is killed and ShellTimeout raised."""
-    limit = Deadline(timeout_s)
+    """Run a command to its end; at `timeout_s` (see `Patience`) its group is killed and ShellTimeout raised."""
+    limit = Patience(timeout_s)
     stream = ShellStream(link, command, min(timeout_s, SERVICE_TIMEOUT_S))
     kept = {protocol.STDOUT: bytearray(), protocol.STDERR: bytearray()}
     truncated = False
@@ -261,7 +261,7 @@ def run(
     except ShellTimeout:
         stream.kill()
         raise ShellTimeout(
-            f"{link.address}: {_short(command)} did not end within {seconds(timeout_s)}; "
+            f"{link.address}: {_short(command)} did not end within {limit.words}; "
             f"its last words: {last_words(bytes(kept[protocol.STDERR] or kept[protocol.STDOUT]))}"
         ) from None
     finally:

@@ -32,6 +32,15 @@ def share(before_us: int | None, after_us: int | None, seconds: float) -> float 
     return min(1.0, (after_us - before_us) / 1e6 / seconds)
 
 
+def fair_s(seconds: float, stalled_s: float | None, stretch: float) -> float:
+    """How much of a limit `seconds` have used up when somebody waited for a CPU in `stalled_s` of them.
+
+    A second of waiting counts for a part of one, so that a limit lasts at most `stretch` times as long; unknown: fully.
+    """
+    stalled = min(max(0.0, stalled_s or 0.0), seconds)
+    return seconds - stalled * (1 - 1 / stretch)
+
+
 def ticks(stat: str) -> tuple[int, int] | None:
     """(idle, all) ticks of all CPUs since boot, from `/proc/stat`; waiting for the disk counts as idle."""
     match = _CPU.search(stat[:4096])

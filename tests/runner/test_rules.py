@@ -67,6 +67,17 @@ def test_each_suite_has_its_own_time_from_its_first_test() -> None:
     assert "suite short used up its 20 s" in stop.reason
 
 
+def test_silence_on_a_busy_host_counts_for_a_part_and_still_ends() -> None:
+    found = watch()
+    assert found.look(replace(SIGNS, now=1, last_sign=1, stalled_s=70)) is None
+    assert found.look(replace(SIGNS, now=13, last_sign=1, stalled_s=82)) is None
+    assert found.look(replace(SIGNS, now=40, last_sign=1, stalled_s=109)) is None
+    stop = found.look(replace(SIGNS, now=42, last_sign=1, stalled_s=111))
+    assert stop is not None
+    assert "no sign of life" in stop.reason
+    assert found.look(replace(SIGNS, now=44, last_sign=43, stalled_s=113)) is None
+
+
 def test_the_fence_falls_when_the_lease_is_not_renewed() -> None:
     found = watch(fence_s=5)
     assert found.look(replace(SIGNS, now=4, last_sign=4, renewal="1")) is None
