@@ -13,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from dashboard.errors import PageError
 from dashboard.house import House
+from farm.domain import spans
 from farm.domain.devices import DeviceFacts
 from farm.domain.holds import Hold, holding
 from farm.store import holds
@@ -24,7 +25,8 @@ BACK = ("/", "back to the fleet")
 Kind = Annotated[Literal["device", "host", "pool", "farm"], Form()]
 Name = Annotated[str, Form(max_length=200)]
 Reason = Annotated[str, Form(min_length=3, max_length=300)]
-Hours = Annotated[str, Form(max_length=12)]
+Span = Annotated[str, Form(max_length=40)]
+LONGEST = timedelta(days=366)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,26 +50,27 @@ def hold_on(standing: Collection[Standing], facts: DeviceFacts) -> Hold | None:
     return holding((one.hold for one in standing), facts.serial, facts.host, facts.pool)
 
 
-def _lasts(hours: str) -> timedelta | None:
+def _lasts(text: str) -> timedelta | None:
     """None: left empty, until somebody resumes it. Raises PageError."""
-    text = hours.strip().replace(",", ".")
-    if not text:
+    if not text.strip():
         return None
     try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 366 * 24:
-        raise PageError(422, f"Hours cannot be {hours!r}", "Give a number above 0, or leave it empty.", BACK)
-    return timedelta(hours=value)
+        asked_s = spans.seconds(text)
+    except ValueError as error:
+        why = str(error)
+        raise PageError(422, "Nothing was paused", f"{why[:1].upper()}{why[1:]}, or leave it empty.", BACK) from None
+    if not 0 < asked_s <= LONGEST.total_seconds():
+        why = f"A pause lasts longer than nothing and at most {LONGEST.days} days."
+        raise PageError(422, "Nothing was paused", why, BACK)
+    return timedelta(seconds=asked_s)
 
 
 def add(routes: APIRouter, house: House) -> None:
     db, needs, note_of, principal = house.context.db, house.context.needs, house.context.note, house.context.principal
 
     @routes.post("/ui/holds", dependencies=[needs(Scope.OPERATE, "hold.place")])
-    def place(request: Request, scope: Kind, reason: Reason, name: Name = "", hours: Hours = "") -> Response:
-        lasts = _lasts(hours)
+    def place(request: Request, scope: Kind, reason: Reason, name: Name = "", lasts: Span = "") -> Response:
+        asked = _lasts(lasts)
         with db.session() as session:
             now = db.now(session)
             try:
@@ -75,9 +78,9 @@ def add(routes: APIRouter, house: House) -> None:
             except holds.UnknownTarget as error:
                 why = str(error)
                 raise PageError(404, "Nothing was paused", f"{why[:1].upper()}{why[1:]}.", BACK) from None
-            until = now + lasts if lasts else None
+            until = now + asked if asked else None
             hold = holds.place(session, scope, ref, reason, principal(request).name, now, until)
-            for_s = lasts.total_seconds() if lasts else None
+            for_s = asked.total_seconds() if asked else None
             note_of(request).write(session, now, hold.what, reason=reason, for_s=for_s)
         return RedirectResponse("/", 303)
 

@@ -20,6 +20,7 @@ from dashboard import (
     people_tokens,
     queue,
     reservations,
+    reserve,
     run,
     runs,
 )
@@ -55,7 +56,7 @@ def router(context: Context) -> APIRouter:
 
     house = House(context, render, viewer)
     routes = APIRouter(include_in_schema=False, route_class=route_class(show))
-    places = (fleet, holds, runs, queue, run, job, attempt, device, reservations, failures)
+    places = (fleet, holds, runs, queue, run, job, attempt, device, reservations, reserve, failures)
     for page in (*places, people_tokens, people, people_audit):
         page.add(routes, house)
     _add_login(routes, context, render)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, TypeVar
 
@@ -17,7 +18,7 @@ from dashboard import signs, words
 from dashboard.errors import gone
 from dashboard.house import MAX_ID, House
 from dashboard.signs import Sign
-from farm.domain.devices import Availability
+from farm.domain.devices import Availability, DeviceFacts
 from farm.domain.selector_terms import quoted
 from farm.store.people import Scope
 from farm.store.reads import bundles as bundle_reads
@@ -36,6 +37,8 @@ CLASSES = (
     ("nightly", "when nothing else waits"),
 )
 MAX_SELECTOR = 2000
+#: What chips are offered for.
+OFFERED = ("soc", "pool", "type")
 Row = TypeVar("Row")
 
 Text = Annotated[str, Form(max_length=MAX_SELECTOR)]
@@ -70,11 +73,18 @@ def suite_words(suite: SuiteRow) -> str:
 
 def preview_view(preview: Preview) -> dict[str, object]:
     return {
-        "matching": [(match, _sign(match), match.why.replace(":", " ")) for match in preview.matching],
+        "matching": [(match, _sign(match), match.why) for match in preview.matching],
         "nearest": [(near.device.name, "; ".join(term.words() for term in near.failed)) for near in preview.nearest],
         "error": preview.error,
         "refusal": preview.refusal,
     }
+
+
+def chips(facts: Sequence[DeviceFacts]) -> list[tuple[str, int]]:
+    """Terms that pick some of these devices, and how many: offered to be put into a selector."""
+    common = ((key, value) for device in facts for key, value in device.facts().items() if key in OFFERED)
+    found = Counter(f"{key}={quoted(value)}" for key, value in common)
+    return [("*", len(facts)), *sorted(found.items())][:14]
 
 
 def _sign(match: Matching) -> Sign:
@@ -116,8 +126,6 @@ def add(routes: APIRouter, house: House) -> None:
         pack = _chosen(packs, draft.pack)
         if pack and not draft.suites and refusal is None:
             draft = replace(draft, suites=tuple(s.name for s in pack.suites))
-        common = [(k, v) for d in facts for k, v in d.facts().items() if k in ("soc", "pool", "type")]
-        chips = Counter(f"{k}={quoted(v)}" for k, v in common)
         asked = (draft.selector.strip() or "*", draft.bundle or None, draft.pack or None, draft.suites)
         shown = submit.preview(db, *asked) if bundles else None
         data = {
@@ -128,7 +136,7 @@ def add(routes: APIRouter, house: House) -> None:
             "draft": replace(draft, key=draft.key or secrets.token_hex(16)),
             "classes": CLASSES,
             "suite_words": suite_words,
-            "chips": [("*", len(facts)), *sorted(chips.items())][:14],
+            "chips": chips(facts),
             "refusal": refusal,
             "preview": preview_view(shown) if shown else None,
             "may": house.may_submit(viewer),

@@ -69,6 +69,7 @@
     after = key === "g" ? event.timeStamp : 0;
     if (key === "/" && $("search")) { event.preventDefault(); $("search").focus(); $("search").select(); }
     else if (key === "n" && $("search")) location.assign("/runs/new");
+    else if (key === "r" && $("search")) location.assign("/reservations/new");
     else if (key === "?" && $("help")) help.showModal();
     else if (key === "j") step(1);
     else if (key === "k") step(-1);

@@ -107,12 +107,11 @@ class Lease:
 
 
 def held_by(holder: str, user: str | None, team: str | None, run_id: int | None) -> str:
-    """`run 7 of ann, team red`, `ann, team red (reservation 4)`: a lease's holder as people know it."""
+    """`run 7 of ann, team red`, `ann, team red`, else `reservation 4`: a lease's holder as people know it."""
     who = ", ".join([*([user] if user else []), *([f"team {team}"] if team else [])])
     if run_id is not None:
         return f"run {run_id} of {who}" if who else f"run {run_id}"
-    plain = holder.replace(":", " ")
-    return f"{who} ({plain})" if who else plain
+    return who or holder.replace(":", " ")
 
 
 def hours(span: timedelta) -> str:

@@ -143,6 +143,7 @@ DONE: dict[str, Callable[[World], object]] = {
     "POST /api/login-links": lambda w: w.do("POST", "/api/login-links"),
     "POST /logout": lambda w: log_out(w),
     "POST /api/reservations": lambda w: w.do("POST", "/api/reservations", json={"selector": "name=d1", "for_s": 60}),
+    "POST /ui/reservations": lambda w: w.do("POST", "/ui/reservations", data={"selector": "name=d1", "lasts": "1h"}),
     "DELETE /api/reservations/{ident}": lambda w: w.do("DELETE", f"/api/reservations/{w.wish()}"),
     "POST /ui/reservations/{ident:int}/withdraw": lambda w: w.do("POST", f"/ui/reservations/{w.wish()}/withdraw"),
     "POST /api/runs": lambda w: w.do("POST", "/api/runs", json=RUN),

@@ -28,7 +28,7 @@ def test_spans_lie_where_they_were_and_say_how_long() -> None:
         health=(Span("good", _ago(100), None),),
         held=(
             Span("held", _ago(80), _ago(60), "attempt:7", "run 3 of mia, team perf"),
-            Span("held", _ago(10), None, "reservation:2", "mia, team perf (reservation 2)"),
+            Span("held", _ago(10), None, "reservation:2", "mia, team perf"),
         ),
         reboots=(_ago(50),),
         temperature=Series("temperature", "°C", (Point(_ago(90), 31.0), Point(_ago(5), 38.2))),
@@ -42,7 +42,7 @@ def test_spans_lie_where_they_were_and_say_how_long() -> None:
         ("held", "accent"),
         ("reserved", "farm"),
     ]
-    assert held.now == "mia, team perf (reservation 2)"
+    assert held.now == "mia, team perf"
     assert "held by run 3 of mia, team perf: 20\u202fmin" in held.bars[0].title
     assert seen.scale == (30.0, 40.0)
     assert seen.reboots[0][0] == 50.0

@@ -197,7 +197,6 @@ def test_a_hidden_page_holds_no_stream(own_site: Site) -> None:
         "() => { Object.defineProperty(document, 'hidden', {value: true, configurable: true});"
         " document.dispatchEvent(new Event('visibilitychange')); }"
     )
-    page.wait_for_function("() => true")
     from tests.waiting import eventually
 
     eventually(lambda: len(streams) == 0, what="the stream of a hidden page to end")

@@ -39,7 +39,7 @@ def _lease(site: Site, device: str) -> t.Lease:
         return session.scalars(query.order_by(t.Lease.id.desc())).first() or pytest.fail(f"{device} has no lease")
 
 
-@pytest.mark.parametrize("path", ["/reservations", "/", "/devices/oriole-02"])
+@pytest.mark.parametrize("path", ["/reservations", "/reservations/new", "/", "/devices/oriole-02"])
 def test_reservations_and_pauses_are_whole_in_both_themes_at_desk_and_phone(path: str, site: Site) -> None:
     assert_whole(site.page(path))
 
@@ -55,7 +55,7 @@ def test_who_holds_a_device_extends_it_and_gives_it_back_and_touches_no_other(si
     mine.get_by_label("How much longer").select_option("2")
     with page.expect_request_finished(lambda request: "/ui/reservations" in request.url):
         page.evaluate("htmx.trigger(document.getElementById('live'), 'refresh')")
-    page.wait_for_function("!document.querySelector('.htmx-request, .htmx-swapping, .htmx-settling')")
+    expect(page.locator(".htmx-request, .htmx-swapping, .htmx-settling")).to_have_count(0)
     expect(mine.get_by_label("How much longer")).to_have_value("2")  # a change elsewhere does not undo the choice
     mine.get_by_role("button", name="Extend").click()
     page.wait_for_url("**/reservations")
@@ -135,12 +135,16 @@ def test_an_operator_pauses_a_device_and_every_page_of_it_says_so(site: Site) ->
     page.locator("#pause summary").click()
     page.get_by_label("Name of what to pause").fill(MINE)
     page.get_by_label("Why it is paused").fill("its screen is cracked")
-    page.get_by_label("For how many hours").fill("2")
+    page.get_by_label("For how long").fill("90m")
     page.get_by_role("button", name="pause", exact=True).click()
     expect(tile.locator(".sign")).to_have_text("paused")
     expect(tile).to_contain_text("paused by tester, its screen is cracked")
     expect(page.locator(".summary")).to_contain_text("1 paused")
     expect(page.locator("#paused")).to_contain_text("resumes in 1\u202fh")
+    with site.db.read() as session:
+        [hold] = session.scalars(select(t.Hold))
+    assert hold.until is not None
+    assert (hold.until - hold.at).total_seconds() == 5400
     page.goto(f"/devices/{MINE}")
     expect(page.locator(".banner", has_text="No new work")).to_contain_text("paused by tester")
 
@@ -165,3 +169,82 @@ def test_several_hosts_are_listed_with_when_they_were_heard_of(site: Site) -> No
     finally:
         with site.db.session() as session:
             session.get_one(t.Host, "lab-2").lost_at = None
+
+
+def _wishes(site: Site) -> list[t.Reservation]:
+    with site.db.read() as session:
+        mine = t.Reservation.created_by == "tester"
+        return list(session.scalars(select(t.Reservation).where(mine).order_by(t.Reservation.id.desc())))
+
+
+def test_a_device_is_reserved_from_a_form_that_shows_what_it_would_be(site: Site) -> None:
+    page = site.page("/reservations", scopes=MEMBER)
+    page.get_by_role("link", name="reserve a device").click()
+    page.wait_for_url("**/reservations/new")
+    expect(page.locator("#preview")).to_contain_text("devices match")
+    page.get_by_label("Which device").fill("name=oriole-0")
+    expect(page.locator("#preview")).to_contain_text("Nothing matches")
+    expect(page.get_by_role("button", name="reserve it")).to_be_disabled()
+    page.get_by_label("Which device").fill("name=oriole-02")
+    expect(page.locator("#preview")).to_contain_text("1 device matches")
+    page.get_by_role("button", name="2h", exact=True).click()
+    page.get_by_label("What for").fill("a crash <on> the device itself")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/reservations#reservation-*")
+    wish = _wishes(site)[0]
+    assert (wish.selector, wish.lasts_s, wish.purpose) == ("name=oriole-02", 7200, "a crash <on> the device itself")
+    expect(page.locator(f"#reservation-{wish.id}")).to_contain_text("a crash <on> the device itself")
+
+
+def test_a_mistake_is_told_beside_its_field_and_what_was_typed_stays(site: Site) -> None:
+    page = site.page("/reservations/new?on=soc%3DRK3568", scopes=MEMBER)
+    before = len(_wishes(site))
+    page.get_by_label("For how long").fill("two hours")
+    page.get_by_label("Give up").fill("99d")
+    page.get_by_role("button", name="reserve it").click()
+    expect(page.locator("#refusal")).to_contain_text("Not reserved")
+    expect(page.locator("#lasts-error")).to_contain_text("write it as 90s, 10m, 1h30m or 2d")
+    expect(page.locator("#wait-error")).to_contain_text("to 720 h can be had")
+    expect(page.get_by_label("For how long")).to_be_focused()
+    expect(page.get_by_label("For how long")).to_have_value("two hours")
+    expect(page.get_by_label("Which device")).to_have_value("soc=RK3568")
+    assert violations(page) == []
+    page.get_by_label("For how long").fill("2h")
+    expect(page.locator("#lasts-error")).to_have_count(0)
+    assert len(_wishes(site)) == before
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ({"selector": "soc=Exynos", "lasts": "1h"}, "no device matches; nearest: "),
+        ({"selector": "soc=(", "lasts": "1h"}, 'id="selector-error"'),
+        ({"selector": "*", "lasts": "9h"}, "from 5 s to 8 h can be had"),
+        ({"selector": "*", "lasts": "9" * 38 + "d"}, "from 5 s to 8 h can be had"),
+    ],
+)
+def test_what_cannot_be_reserved_is_refused_by_the_page_itself(site: Site, form: dict[str, str], words: str) -> None:
+    before = len(_wishes(site))
+    answer = site.served.ask("POST", "/ui/reservations", data=form, token=site.served.new_token(*MEMBER))
+    assert answer.status_code == 422
+    assert words in unescape(answer.text)
+    assert len(_wishes(site)) == before
+
+
+def test_who_may_not_reserve_is_told_so_and_r_leads_to_the_form(site: Site) -> None:
+    page = site.page("/", scopes=(Scope.READ,))
+    page.locator("h1, h2").first.wait_for()
+    page.keyboard.press("r")
+    page.wait_for_url("**/reservations/new")
+    expect(page.get_by_role("button", name="reserve it")).to_be_disabled()
+    expect(page.locator("#submit-why")).to_contain_text("may not reserve")
+    page.get_by_label("Which device").fill("*")
+    expect(page.locator(".htmx-request")).to_have_count(0)
+    expect(page.get_by_role("button", name="reserve it")).to_be_disabled()
+
+
+@pytest.mark.parametrize("lasts", ["soon", "0s", "9" * 38 + "d"])
+def test_a_pause_for_what_is_no_time_is_refused(site: Site, lasts: str) -> None:
+    answer = site.served.ask("POST", "/ui/holds", data={"scope": "farm", "reason": "a move", "lasts": lasts})
+    assert answer.status_code == 422
+    assert "Nothing was paused" in answer.text
