@@ -63,6 +63,24 @@ def test_a_device_that_dies_is_started_once_more_and_then_told_with_its_last_wor
     assert third not in said
 
 
+def test_devices_that_are_late_are_told_of_while_one_waits_and_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Silent:
+        def get(self, _path: str) -> Any:
+            return {"devices": [], "unidentified": [{"address": "127.0.0.1:5600", "state": "silent", "remedy": "wait"}]}
+
+    monkeypatch.setattr("farm.cli.demo.WAIT_TOLD_S", 0.0)
+    monkeypatch.setattr("farm.cli.demo.READY_S", 0.5)
+    monkeypatch.setattr(Parts, "death_of", lambda _parts, _device: None)
+    settings = load({}, state=tmp_path)
+    with pytest.raises(
+        CliError, match=r"within 0.5 s: virtual-pixel-8-pro is not seen yet; .*127\.0\.0\.1:5600 is silent"
+    ):
+        Demo(settings, Parts(settings))._wait_for_devices(Silent(), Future())  # type: ignore[arg-type]
+    assert "waiting for virtual-pixel-8-pro (not seen yet); " in capsys.readouterr().err
+
+
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
