@@ -21,13 +21,14 @@ KILL = "low_memory_kill"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One incident. `count`: so many alike."""
+    """One incident. `count`: so many alike. `pid`: of the process that it happened to, where it is told."""
 
     klass: str
     summary: str
     evidence: str
     signature: Signature
     count: int = 1
+    pid: int | None = None
 
 
 def found(logs: Mapping[str, Facts]) -> list[Found]:
@@ -48,7 +49,7 @@ def _anr(facts: Facts) -> Found:
     lines = [f"reason: {facts.get('reason')}", f"cause: {cause} ({facts.get('cause_basis')})"]
     lines += [_link(link) for link in facts.get("wait_chain") or ()]
     lines += [f"  {frame}" for frame in (facts.get("main_thread") or {}).get("frames") or ()]
-    return Found("anr", words[:500], "\n".join(lines)[:MAX_EVIDENCE], signature.of_anr(facts))
+    return Found("anr", words[:500], "\n".join(lines)[:MAX_EVIDENCE], signature.of_anr(facts), pid=facts.get("pid"))
 
 
 def _link(link: Mapping[str, Any]) -> str:
@@ -76,7 +77,12 @@ def _deaths(incidents: Iterable[Facts]) -> Iterator[Found]:
         words = f"{who} was killed to get its memory back: {alike[0].get('reason') or 'no reason is told'}"
         lines = [", ".join(f"{key} {value}" for key, value in facts.items() if key != "class") for facts in alike]
         yield Found(
-            "low-memory-kill", words[:500], "\n".join(lines)[:MAX_EVIDENCE], signature.of_crash(alike[0]), len(alike)
+            "low-memory-kill",
+            words[:500],
+            "\n".join(lines)[:MAX_EVIDENCE],
+            signature.of_crash(alike[0]),
+            len(alike),
+            alike[0].get("pid"),
         )
 
 
@@ -88,7 +94,8 @@ def _death(facts: Facts) -> Found:
     words = f"{_who(facts)}: {klass.replace('-', ' ')}" + (f": {said}" if said else "")
     lines = [f"{key}: {value}" for key, value in facts.items() if key not in ("class", "backtrace")]
     lines += [str(frame) for frame in facts.get("backtrace") or ()]
-    return Found(klass[:60], " ".join(words.split())[:500], "\n".join(lines)[:MAX_EVIDENCE], signature.of_crash(facts))
+    text = "\n".join(lines)[:MAX_EVIDENCE]
+    return Found(klass[:60], " ".join(words.split())[:500], text, signature.of_crash(facts), pid=facts.get("pid"))
 
 
 def _who(facts: Facts) -> str:

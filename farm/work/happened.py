@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -25,6 +26,9 @@ from farm.store.bus import touch
 from farm.work.files import LOGCAT
 from farm.work.precheck import local_models
 from farm.work.step import Step
+
+#: What the runner tells of its own engine, with the evidence that it fetched at once.
+_RUNNERS = ("engine-crashed", "engine-killed", "engine-hung", "anr")
 
 logger = logging.getLogger(__name__)
 
@@ -52,14 +56,21 @@ def _look_back(step: Step) -> None:
     with step.work.db.session() as session:
         attempt = session.get_one(tables.Attempt, step.id)
         now = step.work.db.now(session)
-        known = set(session.scalars(select(tables.Incident.signature).where(tables.Incident.attempt_id == attempt.id)))
+        i = tables.Incident
+        rows = session.execute(select(i.signature, i.klass, i.evidence).where(i.attempt_id == attempt.id)).all()
+        known, told = {row.signature for row in rows}, [row.evidence or "" for row in rows if row.klass in _RUNNERS]
         found = [*incidents.found(log), *_reboots(session, attempt, boots)]
         found += _leaks(session, step, attempt)
         for one in found:
-            if one.signature.key not in known:
+            if one.signature.key not in known and not _names(told, one.pid):
                 known.add(one.signature.key)
                 _add(session, attempt, one, now)
         touch(session, "incident", attempt.id, at=now, run_id=step.run.id, device_id=attempt.device_id)
+
+
+def _names(told: list[str], pid: int | None) -> bool:
+    """Whether what the runner told is about this very process: it knows more than the log does."""
+    return pid is not None and any(re.search(rf"(?<!\d){pid}(?!\d)", evidence) for evidence in told)
 
 
 def _add(session: Session, attempt: tables.Attempt, one: incidents.Found, now: datetime) -> None:

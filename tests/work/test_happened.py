@@ -99,6 +99,18 @@ def test_an_anr_comes_with_its_wait_chain(work: Work) -> None:
     assert "waiting to lock" in (found.evidence or "")
 
 
+def test_what_the_runner_told_of_its_own_engine_is_not_told_again(work: Work) -> None:
+    with work.db.session() as session:
+        evidence = "pid: 4242, tid: 4242, name: main  >>> com.example.app <<<"
+        session.add(
+            tables.Incident(
+                attempt_id=1, seq=3, device_id=1, at=NOW, klass="engine-crashed", summary="x", evidence=evidence
+            )
+        )
+    write_log(work, *(f"{stamp(60)}  4242  4242 {line}" for line in JAVA))
+    assert [one.klass for one in incidents(work)] == ["engine-crashed"]
+
+
 def _anr(work: Work, text: str) -> list[tables.Incident]:
     lines = [line.replace("03-04 10:11:12.345", stamp(30)) for line in text.split("\n")]
     write_log(work, *lines)
