@@ -40,9 +40,10 @@ def test_a_device_that_dies_is_started_once_more_and_then_told_with_its_last_wor
 ) -> None:
     settings = load({}, state=tmp_path)
     started: list[str] = []
-    alive = subprocess.Popen(
-        [sys.executable, "-c", "input()", str(tmp_path / "virtual" / DEVICES[2].serial)], stdin=subprocess.PIPE
-    )
+    line = [sys.executable, "-c", "print(flush=True); input()", str(tmp_path / "virtual" / DEVICES[2].serial)]
+    alive = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert alive.stdout is not None
+    alive.stdout.readline()  # from here on the kernel tells its arguments
     for number, device in enumerate(DEVICES):
         folder = tmp_path / "virtual" / device.serial
         folder.mkdir(parents=True)

@@ -152,7 +152,10 @@ def test_a_device_that_is_listed_and_does_not_answer_is_shown_as_silent_until_it
 
 
 def test_only_virtual_devices_that_run_are_connected(tmp_path: Path) -> None:
-    running = subprocess.Popen([sys.executable, "-c", "input()", str(tmp_path / "here")], stdin=subprocess.PIPE)
+    line = [sys.executable, "-c", "print(flush=True); input()", str(tmp_path / "here")]
+    running = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert running.stdout is not None
+    running.stdout.readline()  # from here on the kernel tells its arguments
     try:
         for name, pid in (("here", running.pid), ("elsewhere", running.pid), ("dead", 1 << 22)):
             (tmp_path / name).mkdir()
