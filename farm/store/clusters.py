@@ -101,7 +101,7 @@ def gather(session: Session, moves: Mapping[str, int], now: datetime) -> int:
     session.flush()
     c, s = tables.Cluster, tables.Signature
     untouched = c.name.is_(None), c.muted_at.is_(None)
-    session.execute(delete(c).where(*untouched, c.id.not_in(select(s.cluster_id)), c.created_at < now))
+    session.execute(delete(c).where(*untouched, c.id.not_in(select(s.cluster_id))))
     if moved:
         touch(session, "cluster", "", at=now)
     return moved

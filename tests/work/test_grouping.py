@@ -14,7 +14,7 @@ from tests.work.factories import add_device
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 HEAD = "pid: 7, tid: 7, name: x  >>> x <<<\nsignal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x0\n"
-FRAMES = ("ggml_compute_forward_mul_mat", "ggml_graph_compute", "llama_decode")
+FRAMES = ("ggml_compute_forward_mul_mat", "ggml_graph_compute", "llama_decode", "answer_loop")
 
 
 def happened(db: Database, *functions: str) -> None:
@@ -32,7 +32,7 @@ def clusters(db: Database) -> int:
 def test_new_signatures_are_grouped_once(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     add_device(db, "V1")
     happened(db, *FRAMES)
-    happened(db, *FRAMES[:2])
+    happened(db, *FRAMES[:3])
     happened(db, "JNI_OnLoad")
     grouping = Grouping(db)
     assert grouping.once() == 1
@@ -44,4 +44,4 @@ def test_new_signatures_are_grouped_once(db: Database, monkeypatch: pytest.Monke
 
 def test_the_other_process_says_why_it_failed(db: Database) -> None:
     with pytest.raises(RuntimeError, match="grouping ended"):
-        Grouping(db)._labels([None])  # type: ignore[list-item]
+        Grouping(db)._labels([None, None])  # type: ignore[list-item]
