@@ -43,7 +43,7 @@ MANY, REASONS_S = 1000, 5.0
 TELLING = 20
 #: Ends of leases and silent hosts are looked for at most so often, seconds.
 WATCH_S = 0.25
-#: Changes are taken in at most so often while nothing waits, seconds.
+#: Changes are taken in at most so often, seconds.
 TOGETHER_S = 0.05
 #: While something waits others get so many times as much of the processor as passes, in pauses of at most so long.
 OTHERS, PAUSE_S = 4, 0.15
@@ -121,7 +121,7 @@ class Planner:
             self._wake.wait(min(tick_s, due_s) if due_s > 0 else tick_s)
             # What changes within a moment is taken in together; others get most of the processor: who frees a device
             # serves who waits, and would be held up by passes that look for what is not there.
-            self._stopping.wait(min(OTHERS * took, PAUSE_S) if self._mirror.index.jobs else TOGETHER_S)
+            self._stopping.wait(min(max(OTHERS * took, TOGETHER_S), PAUSE_S) if self._mirror.index.jobs else TOGETHER_S)
             self._wake.clear()
 
     def once(self) -> scheduling.Decisions:

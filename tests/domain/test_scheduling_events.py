@@ -56,10 +56,14 @@ class FoldedAndFresh(RuleBasedStateMachine):
             del self.jobs[over.kind, over.id]
 
     @initialize()
-    def begins_with_a_quota_and_busy_devices(self) -> None:
+    def begins_with_a_quota_that_holds_jobs_back_and_busy_devices(self) -> None:
         self.shares_change(Shares(limits={"team:x": 1}))
         for device_id, soc, accounts in ((1, "A", ("team:x",)), (2, "A", ()), (3, "B", ())):
             self.is_seen(cases.device(device_id, soc, holder="attempt:1", accounts=accounts))
+        self.is_seen(cases.device(4, "B"))  # idle, and only the quota keeps these from it
+        self.arrive([(cases.job(number, "soc=B", accounts=("team:x",), team="x"), None) for number in (41, 42)])
+        assert self.folded.fleet.devices[4].idle
+        assert len(self.folded.jobs) == 2
 
     @rule(jobs=st.lists(st.tuples(cases.jobs, st.sampled_from([None, None, 5, 50])), min_size=1, max_size=4))
     def arrive(self, jobs: list[tuple[WaitingJob, int | None]]) -> None:
@@ -123,6 +127,11 @@ class FoldedAndFresh(RuleBasedStateMachine):
         }
         queued = sum(len(group.places) for group in self.folded.all_groups())
         assert queued + len(self.folded.later) == len(self.jobs)
+
+
+def test_time_that_is_told_late_turns_no_clock_back() -> None:
+    index, _ = apply(build(cases.NOW, [], []), TimePassed(), cases.NOW + timedelta(seconds=9))
+    assert apply(index, TimePassed(), cases.NOW)[0].now == cases.NOW + timedelta(seconds=9)
 
 
 FoldedAndFresh.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

@@ -87,11 +87,12 @@ def test_what_waits_says_its_place_and_its_holder(farm: Database) -> None:
     planner.once()
     start_run(farm)
     planner.once()
-    reasons = [j.wait_reason for j in jobs(farm) if j.state == "queued"]
-    assert reasons == [
-        "position 1 of 2: d1 is running (attempt:1)",
-        "position 2 of 2: d2 is running (attempt:2)",
+    reasons = [(j.wait_reason or "").partition(", until about ") for j in jobs(farm) if j.state == "queued"]
+    assert [words for words, _, _ in reasons] == [
+        "position 1 of 2: d1 is running (run 1 of team default",
+        "position 2 of 2: d2 is running (run 1 of team default",
     ]
+    assert all(until.endswith(" UTC)") for _, _, until in reasons)
 
 
 def test_a_job_that_cannot_be_planned_is_shown_and_stops_nobody(farm: Database) -> None:
@@ -198,7 +199,7 @@ def test_the_running_planner_follows_what_it_hears_of_and_agrees_with_the_rows(f
         eventually(lambda: queue.attempts == [1])
         eventually(lambda: held(farm) == {"attempt:1", "reservation:1"})
         start_run(farm, selector="name=d2")
-        eventually(lambda: "d2 is running (attempt:1)" in (jobs(farm)[-1].wait_reason or ""))
+        eventually(lambda: "d2 is running (run 2 of team default" in (jobs(farm)[-1].wait_reason or ""))
         eventually(lambda: jobs(farm)[-1].first_estimated_start_at is not None)
         with farm.read() as session:
             found, _ = store_queue.index(session, farm.now(session))
