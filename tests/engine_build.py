@@ -13,6 +13,7 @@ import pytest
 
 from engine import build
 from engine.models import make_model
+from engine.models.shape import RECEIPT_SHAPES
 
 
 def _say(text: str) -> None:
@@ -33,6 +34,12 @@ def engine_bin() -> Path:
 def devtool_bin() -> Path:
     """`farm-devtool`, static x86-64."""
     return _program("farm-devtool")
+
+
+@pytest.fixture(scope="session")
+def receipt_models() -> dict[str, Path]:
+    """The receipt models in every weight type: `receipt-f16` → file and so on."""
+    return make_model.make_models(make_model.cache_folder(), names=RECEIPT_SHAPES)
 
 
 @pytest.fixture(scope="session")

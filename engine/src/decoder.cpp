@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "errors.h"
 
@@ -10,7 +11,8 @@ namespace farm {
 Decoder::Decoder(const ModelFile & file, const Weights & weights, int n_threads, int64_t n_ctx, int64_t n_batch,
                  Events & events)
     : weights_(weights), backend_(n_threads, events), cache_(file.params(), n_ctx, backend_.buffer_type()),
-      builder_(file.params(), weights_, cache_) {
+      builder_(file.params(), weights_, cache_), n_expert_(file.params().n_expert),
+      n_expert_used_(file.params().n_expert_used) {
     const int64_t n = std::min(n_batch, n_ctx);
     backend_.reserve(builder_.build(n, n_ctx - n));
     logits_.resize(static_cast<size_t>(file.params().n_vocab));
@@ -50,6 +52,7 @@ void Decoder::evaluate(const int32_t * tokens, int64_t n, int64_t n_past) {
 void Decoder::evaluate_again() {
     fill_inputs();
     backend_.run(graph_);
+    count_routes();
     weight_bytes_touched_ += weight_bytes_of(graph_);
 }
 
@@ -63,13 +66,44 @@ uint64_t Decoder::weight_bytes_of(const DecoderGraph & graph) const {
         const ggml_tensor * node = ggml_graph_node(graph.graph, i);
         for (const ggml_tensor * source : node->src) {
             if (source != nullptr && weights_.owns(source)) {
-                const bool rows = node->op == GGML_OP_GET_ROWS;
-                bytes += rows ? static_cast<uint64_t>(node->ne[1]) * source->nb[1] : ggml_nbytes(source);
+                bytes += bytes_read_of(node, source);
             }
         }
     }
     return bytes;
 }
+
+uint64_t Decoder::bytes_read_of(const ggml_tensor * node, const ggml_tensor * weights) const {
+    if (node->op == GGML_OP_GET_ROWS) {
+        return static_cast<uint64_t>(node->ne[1]) * weights->nb[1];
+    }
+    if (node->op == GGML_OP_MUL_MAT_ID) {
+        const auto route = std::find(graph_.routes.begin(), graph_.routes.end(), node->src[2]->view_src);
+        return experts_met_[static_cast<size_t>(route - graph_.routes.begin())] * weights->nb[2];
+    }
+    return ggml_nbytes(weights);
+}
+
+void Decoder::count_routes() {
+    expert_counts_.resize(graph_.routes.size(), std::vector<uint64_t>(static_cast<size_t>(n_expert_)));
+    experts_met_.assign(graph_.routes.size(), 0);
+    for (size_t layer = 0; layer < graph_.routes.size(); layer++) {
+        const ggml_tensor * route = graph_.routes[layer];
+        std::vector<int32_t> order(static_cast<size_t>(ggml_nelements(route)));
+        ggml_backend_tensor_get(route, order.data(), 0, order.size() * sizeof(int32_t));
+        std::vector<bool> met(static_cast<size_t>(n_expert_));
+        for (int64_t token = 0; token < route->ne[1]; token++) {
+            for (int64_t i = 0; i < n_expert_used_; i++) {
+                const size_t expert = static_cast<size_t>(order[static_cast<size_t>(token * n_expert_ + i)]);
+                expert_counts_[layer][expert]++;
+                met[expert] = true;
+            }
+        }
+        experts_met_[layer] = static_cast<uint64_t>(std::count(met.begin(), met.end(), true));
+    }
+}
+
+std::vector<std::vector<uint64_t>> Decoder::take_expert_counts() { return std::exchange(expert_counts_, {}); }
 
 uint64_t Decoder::take_weight_bytes_touched() {
     const uint64_t bytes = weight_bytes_touched_;

@@ -28,15 +28,21 @@ public:
     const std::vector<float> & logits() const { return logits_; }
     int32_t most_likely() const;  // the lowest id among equals
 
-    // Bytes of weights that the evaluations since the last call had to read, by the graphs that ran.
+    // Bytes of weights that the evaluations since the last call had to read, by the graphs that ran: of experts, those
+    // of the ones that some token was sent to.
     uint64_t take_weight_bytes_touched();
+
+    // [layer][expert]: tokens sent there since the last call. Empty when the model has no experts.
+    std::vector<std::vector<uint64_t>> take_expert_counts();
 
     CpuBackend & backend() { return backend_; }
     const KvCache & cache() const { return cache_; }
 
 private:
     void fill_inputs();
+    void count_routes();
     uint64_t weight_bytes_of(const DecoderGraph & graph) const;
+    uint64_t bytes_read_of(const ggml_tensor * node, const ggml_tensor * weights) const;
 
     const Weights & weights_;
     CpuBackend backend_;
@@ -46,6 +52,9 @@ private:
     std::vector<int32_t> tokens_, positions_;
     std::vector<float> mask_, logits_;
     uint64_t weight_bytes_touched_ = 0;
+    int64_t n_expert_, n_expert_used_;
+    std::vector<std::vector<uint64_t>> expert_counts_;
+    std::vector<uint64_t> experts_met_;  // per layer, in the last evaluation: how many different ones
 };
 
 }  // namespace farm

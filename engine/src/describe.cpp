@@ -6,6 +6,7 @@
 #include "build_info.h"
 #include "faults.h"
 #include "json.h"
+#include "model_file.h"
 #include "options.h"
 #include "symbols.h"
 
@@ -28,7 +29,11 @@ std::string describe_json() {
     out.add_raw("backends", json_array({cpu.str()}));
     out.add("architectures", std::vector<std::string>{"llama"});
     out.add("tokenizers", std::vector<std::string>{"bytes"});
-    out.add("weight_types", std::vector<std::string>{"f32", "q4_0"});
+    std::vector<std::string> types;
+    for (const ggml_type type : weight_types) {
+        types.emplace_back(ggml_type_name(type));
+    }
+    out.add("weight_types", types);
     out.add("kv_types", std::vector<std::string>{"f32"});
     out.add("load_modes", std::vector<std::string>{"mmap"});
     out.add("stages", stage_names);

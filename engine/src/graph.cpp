@@ -6,7 +6,7 @@ namespace farm {
 
 GraphBuilder::GraphBuilder(const HyperParameters & params, const Weights & weights, const KvCache & cache)
     : params_(params), weights_(weights), cache_(cache) {
-    max_nodes_ = static_cast<size_t>(params.n_layer) * 48 + 64;
+    max_nodes_ = static_cast<size_t>(params.n_layer) * static_cast<size_t>(64 + 2 * params.n_expert_used) + 64;
     memory_.resize(ggml_tensor_overhead() * max_nodes_ + ggml_graph_overhead_custom(max_nodes_, false));
 }
 
@@ -44,8 +44,34 @@ ggml_tensor * GraphBuilder::attention(ggml_context * ctx, const DecoderGraph & g
     return ggml_mul_mat(ctx, w.attn_output, mixed);
 }
 
-ggml_tensor * GraphBuilder::feed_forward(ggml_context * ctx, int64_t layer, ggml_tensor * x) const {
+ggml_tensor * GraphBuilder::experts(ggml_context * ctx, DecoderGraph & g, const LayerWeights & w,
+                                    ggml_tensor * x) const {
+    const int64_t used = params_.n_expert_used, n = x->ne[1];
+    ggml_tensor * scores = ggml_mul_mat(ctx, w.ffn_router, x);                              // [n_expert, n]
+    ggml_tensor * chosen = ggml_argsort_top_k(ctx, scores, static_cast<int>(used));         // [used, n], a view
+    g.routes.push_back(chosen->view_src);
+    ggml_set_output(chosen->view_src);  // read after the graph has run: its memory must not be used again before
+    scores = ggml_get_rows(ctx, ggml_reshape_3d(ctx, scores, 1, params_.n_expert, n), chosen);  // [1, used, n]
+    ggml_tensor * shares = ggml_soft_max(ctx, ggml_reshape_2d(ctx, scores, used, n));
+
+    x = ggml_reshape_3d(ctx, x, params_.n_embd, 1, n);
+    ggml_tensor * gate = ggml_mul_mat_id(ctx, w.ffn_gate, x, chosen);  // [n_ff, used, n]
+    ggml_tensor * up = ggml_mul_mat_id(ctx, w.ffn_up, x, chosen);
+    ggml_tensor * out = ggml_mul_mat_id(ctx, w.ffn_down, ggml_swiglu_split(ctx, gate, up), chosen);
+    out = ggml_mul(ctx, out, ggml_reshape_3d(ctx, shares, 1, used, n));  // [n_embd, used, n]
+    ggml_tensor * sum = nullptr;
+    for (int64_t i = 0; i < used; i++) {
+        ggml_tensor * one = ggml_view_2d(ctx, out, params_.n_embd, n, out->nb[2], static_cast<size_t>(i) * out->nb[1]);
+        sum = sum == nullptr ? one : ggml_add(ctx, sum, one);
+    }
+    return used == 1 ? ggml_cont(ctx, sum) : sum;
+}
+
+ggml_tensor * GraphBuilder::feed_forward(ggml_context * ctx, DecoderGraph & g, int64_t layer, ggml_tensor * x) const {
     const LayerWeights & w = weights_.layers[static_cast<size_t>(layer)];
+    if (w.ffn_router != nullptr) {
+        return experts(ctx, g, w, x);
+    }
     ggml_tensor * gate = ggml_mul_mat(ctx, w.ffn_gate, x);
     ggml_tensor * up = ggml_mul_mat(ctx, w.ffn_up, x);
     return ggml_mul_mat(ctx, w.ffn_down, ggml_swiglu_split(ctx, gate, up));
@@ -70,7 +96,7 @@ DecoderGraph GraphBuilder::build(int64_t n_tokens, int64_t n_past) {
     for (int64_t i = 0; i < params_.n_layer; i++) {
         const LayerWeights & w = weights_.layers[static_cast<size_t>(i)];
         x = ggml_add(ctx_, x, attention(ctx_, g, i, norm(ctx_, x, w.attn_norm), n_past));
-        x = ggml_add(ctx_, x, feed_forward(ctx_, i, norm(ctx_, x, w.ffn_norm)));
+        x = ggml_add(ctx_, x, feed_forward(ctx_, g, i, norm(ctx_, x, w.ffn_norm)));
     }
     x = ggml_view_2d(ctx_, x, x->ne[0], 1, x->nb[1], static_cast<size_t>(n_tokens - 1) * x->nb[1]);
     g.logits = ggml_mul_mat(ctx_, weights_.output, norm(ctx_, x, weights_.output_norm));

@@ -2,10 +2,13 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <initializer_list>
+#include <iterator>
 #include <map>
 
 #include "errors.h"
@@ -16,6 +19,7 @@ namespace farm {
 namespace {
 
 constexpr int64_t max_dimension = 1 << 20;
+constexpr int64_t max_experts = 512;  // as in llama.cpp
 constexpr uint64_t weight_alignment = 32;  // what ggml's CPU buffers ask of an address
 
 [[noreturn]] void bad_file(const std::string & path, const std::string & why) {
@@ -34,7 +38,35 @@ void keep_first_line(ggml_log_level, const char * text, void *) {
     }
 }
 
-std::string shape_text(const int64_t * ne) { return std::to_string(ne[0]) + "x" + std::to_string(ne[1]); }
+using TensorShape = std::array<int64_t, 3>;  // columns, rows, experts
+
+std::string shape_text(const int64_t * ne) {
+    std::string text = std::to_string(ne[0]) + "x" + std::to_string(ne[1]);
+    return ne[2] == 1 ? text : text + "x" + std::to_string(ne[2]);
+}
+
+// Every tensor that the architecture asks for, beside the embedding and the output matrix.
+std::map<std::string, TensorShape> layer_tensors(const HyperParameters & p) {
+    std::map<std::string, TensorShape> wanted;
+    const std::string kind = p.n_expert > 0 ? "_exps.weight" : ".weight";
+    const int64_t copies = p.n_expert > 0 ? p.n_expert : 1;
+    for (int64_t i = 0; i < p.n_layer; i++) {
+        const std::string b = "blk." + std::to_string(i) + ".";
+        wanted[b + "attn_norm.weight"] = wanted[b + "ffn_norm.weight"] = {p.n_embd, 1, 1};
+        wanted[b + "attn_q.weight"] = wanted[b + "attn_output.weight"] = {p.n_embd, p.n_embd, 1};
+        wanted[b + "attn_k.weight"] = wanted[b + "attn_v.weight"] = {p.n_embd, p.n_embd_kv(), 1};
+        wanted[b + "ffn_gate" + kind] = wanted[b + "ffn_up" + kind] = {p.n_embd, p.n_ff, copies};
+        wanted[b + "ffn_down" + kind] = {p.n_ff, p.n_embd, copies};
+        if (p.n_expert > 0) {
+            wanted[b + "ffn_gate_inp.weight"] = {p.n_embd, p.n_expert, 1};
+        }
+    }
+    return wanted;
+}
+
+bool has_weight_type(ggml_type type) {
+    return std::any_of(std::begin(weight_types), std::end(weight_types), [&](ggml_type t) { return t == type; });
+}
 
 }  // namespace
 
@@ -93,8 +125,13 @@ void ModelFile::read_params() {
     if (!(p.rope_base > 1.0f && std::isfinite(p.rope_base)) || !(p.rms_eps > 0.0f && p.rms_eps < 1.0f)) {
         bad_file(path_, "rope base or norm epsilon is out of range");
     }
-    for (const char * key : {"llama.expert_count", "llama.attention.key_length", "llama.attention.value_length"}) {
-        const int64_t plain = std::strcmp(key, "llama.expert_count") == 0 ? 0 : p.head_dim();
+    p.n_expert = find_int(g, "llama.expert_count").value_or(0);
+    if (p.n_expert != 0) {
+        p.n_expert = need_int(g, "llama.expert_count", 1, max_experts);
+        p.n_expert_used = need_int(g, "llama.expert_used_count", 1, p.n_expert);
+    }
+    for (const char * key : {"llama.expert_shared_count", "llama.attention.key_length", "llama.attention.value_length"}) {
+        const int64_t plain = std::strcmp(key, "llama.expert_shared_count") == 0 ? 0 : p.head_dim();
         if (find_int(g, key).value_or(plain) != plain) {
             throw EngineError(ExitCode::unsupported, std::string("'") + key + "' is not supported with this value");
         }
@@ -111,20 +148,11 @@ void ModelFile::check_tensors() {
         bad_file(path_, "tensor token_embd.weight is missing");
     }
     params_.n_vocab = embd->ne[1];
-    std::map<std::string, std::pair<int64_t, int64_t>> wanted = {
-        {"token_embd.weight", {p.n_embd, p.n_vocab}},
-        {"output_norm.weight", {p.n_embd, 1}},
-    };
+    std::map<std::string, TensorShape> wanted = layer_tensors(p);
+    wanted["token_embd.weight"] = {p.n_embd, p.n_vocab, 1};
+    wanted["output_norm.weight"] = {p.n_embd, 1, 1};
     if (ggml_get_tensor(meta_.get(), "output.weight") != nullptr) {
-        wanted["output.weight"] = {p.n_embd, p.n_vocab};
-    }
-    for (int64_t i = 0; i < p.n_layer; i++) {
-        const std::string b = "blk." + std::to_string(i) + ".";
-        wanted[b + "attn_norm.weight"] = wanted[b + "ffn_norm.weight"] = {p.n_embd, 1};
-        wanted[b + "attn_q.weight"] = wanted[b + "attn_output.weight"] = {p.n_embd, p.n_embd};
-        wanted[b + "attn_k.weight"] = wanted[b + "attn_v.weight"] = {p.n_embd, p.n_embd_kv()};
-        wanted[b + "ffn_gate.weight"] = wanted[b + "ffn_up.weight"] = {p.n_embd, p.n_ff};
-        wanted[b + "ffn_down.weight"] = {p.n_ff, p.n_embd};
+        wanted["output.weight"] = {p.n_embd, p.n_vocab, 1};
     }
     std::map<ggml_type, uint64_t> bytes_by_type;
     for (const auto & [name, shape] : wanted) {
@@ -132,14 +160,14 @@ void ModelFile::check_tensors() {
         if (t == nullptr) {
             bad_file(path_, "tensor " + name + " is missing");
         }
-        if (t->ne[0] != shape.first || t->ne[1] != shape.second || t->ne[2] != 1 || t->ne[3] != 1) {
-            const int64_t ne[] = {shape.first, shape.second};
-            bad_file(path_, "tensor " + name + " is " + shape_text(t->ne) + ", expected " + shape_text(ne));
+        if (!std::equal(shape.begin(), shape.end(), t->ne) || t->ne[3] != 1) {
+            bad_file(path_, "tensor " + name + " is " + shape_text(t->ne) + ", expected " + shape_text(shape.data()));
         }
-        const bool is_norm = shape.second == 1 && name.find("norm") != std::string::npos;
-        if (t->type != GGML_TYPE_F32 && (is_norm || t->type != GGML_TYPE_Q4_0)) {
-            throw EngineError(ExitCode::unsupported, "tensor " + name + " has type " + ggml_type_name(t->type) +
-                                                         (is_norm ? " (norms must be f32)" : " (only f32 and q4_0)"));
+        const bool exact = name.find("norm") != std::string::npos || name.find("gate_inp") != std::string::npos;
+        if (t->type != GGML_TYPE_F32 && (exact || !has_weight_type(t->type))) {
+            throw EngineError(ExitCode::unsupported,
+                              "tensor " + name + " has type " + ggml_type_name(t->type) +
+                                  (exact ? " (norms and routers must be f32)" : " (only f32, f16, q8_0, q4_1 and q4_0)"));
         }
         const int64_t id = gguf_find_tensor(gguf_.get(), name.c_str());
         const uint64_t end = data_offset() + gguf_get_tensor_offset(gguf_.get(), id);

@@ -10,17 +10,21 @@
 
 namespace farm {
 
-// Hyperparameters of a llama-like decoder, under the names of the GGUF metadata.
+// Hyperparameters of a llama-like decoder, under the names of the GGUF metadata. With experts, `n_ff` is the width of one
+// of them, and each token uses `n_expert_used`.
 struct HyperParameters {
     std::string architecture;
     int64_t n_layer = 0, n_embd = 0, n_ff = 0, n_head = 0, n_head_kv = 0, n_vocab = 0, n_ctx_train = 0;
-    int64_t n_rot = 0;
+    int64_t n_rot = 0, n_expert = 0, n_expert_used = 0;
     float rope_base = 10000.0f;
     float rms_eps = 1e-5f;
 
     int64_t head_dim() const { return n_embd / n_head; }
     int64_t n_embd_kv() const { return head_dim() * n_head_kv; }
 };
+
+// What a matrix may be kept in; norms and routers are float32.
+constexpr ggml_type weight_types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_1, GGML_TYPE_Q4_0};
 
 // An opened and checked model file. Reading is done with ordinary reads; mapping the weights is the model's business.
 class ModelFile {

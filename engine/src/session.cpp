@@ -94,6 +94,9 @@ void Session::say_model() const {
     fields.add("weight_type", file_->weight_type()).add("ctx", options_.ctx).add("ctx_train", p.n_ctx_train);
     fields.add("architecture", p.architecture).add("layers", p.n_layer).add("embedding", p.n_embd);
     fields.add("feed_forward", p.n_ff).add("heads", p.n_head).add("heads_kv", p.n_head_kv).add("vocabulary", p.n_vocab);
+    if (p.n_expert > 0) {
+        fields.add("experts", p.n_expert).add("experts_used", p.n_expert_used);
+    }
     events_.emit("model", fields);
 }
 
@@ -110,6 +113,21 @@ void Session::say_ops(int iteration) {
     JsonObject by_backend;
     by_backend.add_raw(decoder_->backend().name(), decoder_->backend().take_op_counts());
     events_.emit("ops", JsonObject().add("iteration", iteration).add_raw("ops", by_backend.str()));
+}
+
+// How many tokens each expert got: which ones a device could do without shows here.
+void Session::say_experts(int iteration) {
+    std::vector<std::string> layers;
+    for (const std::vector<uint64_t> & counts : decoder_->take_expert_counts()) {
+        std::vector<std::string> items;
+        for (const uint64_t count : counts) {
+            items.push_back(std::to_string(count));
+        }
+        layers.push_back(json_array(items));
+    }
+    if (!layers.empty()) {
+        events_.emit("experts", JsonObject().add("iteration", iteration).add_raw("tokens", json_array(layers)));
+    }
 }
 
 void Session::evaluate_prompt(double slowness) {
@@ -139,6 +157,7 @@ void Session::warm_up(int iteration) {
     stage.counters.add("weight_bytes_touched", decoder_->take_weight_bytes_touched());
     stage.end();
     decoder_->backend().take_op_counts();
+    decoder_->take_expert_counts();
 }
 
 void Session::measure(int iteration) {
@@ -148,6 +167,7 @@ void Session::measure(int iteration) {
         decode(iteration, timing);
     }
     say_ops(iteration);
+    say_experts(iteration);
     say_memory(iteration);
     say_result(iteration, timing);
 }

@@ -25,6 +25,7 @@ private:
     void say_model() const;
     void say_memory(int iteration) const;
     void say_ops(int iteration);
+    void say_experts(int iteration);
     void warm_up(int iteration);
     void measure(int iteration);
     int64_t prefill(int iteration, Timing & timing);

@@ -35,11 +35,13 @@ Weights::Weights(const ModelFile & file) : mapped_bytes_(file.bytes()) {
     output_norm = place("output_norm.weight");
     output = place("output.weight");
     output = output ? output : token_embd;
+    const std::string kind = file.params().n_expert > 0 ? "_exps.weight" : ".weight";
     for (int64_t i = 0; i < file.params().n_layer; i++) {
         const std::string b = "blk." + std::to_string(i) + ".";
         layers.push_back({place(b + "attn_norm.weight"), place(b + "attn_q.weight"), place(b + "attn_k.weight"),
                           place(b + "attn_v.weight"), place(b + "attn_output.weight"), place(b + "ffn_norm.weight"),
-                          place(b + "ffn_gate.weight"), place(b + "ffn_up.weight"), place(b + "ffn_down.weight")});
+                          place(b + "ffn_gate_inp.weight"), place(b + "ffn_gate" + kind), place(b + "ffn_up" + kind),
+                          place(b + "ffn_down" + kind)});
     }
 }
 

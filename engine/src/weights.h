@@ -12,7 +12,9 @@
 namespace farm {
 
 struct LayerWeights {
-    ggml_tensor *attn_norm, *attn_q, *attn_k, *attn_v, *attn_output, *ffn_norm, *ffn_gate, *ffn_up, *ffn_down;
+    ggml_tensor *attn_norm, *attn_q, *attn_k, *attn_v, *attn_output, *ffn_norm;
+    ggml_tensor * ffn_router;                      // [n_embd, n_expert]; null when there are no experts
+    ggml_tensor *ffn_gate, *ffn_up, *ffn_down;  // those of all experts, one behind the other along the third dimension
 };
 
 class Weights {

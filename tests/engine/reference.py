@@ -27,6 +27,8 @@ class ReferenceModel:
         self.layers = int(number("llama.block_count"))
         self.heads = int(number("llama.attention.head_count"))
         self.heads_kv = int(number("llama.attention.head_count_kv"))
+        used = reader.fields.get("llama.expert_used_count")
+        self.experts_used = int(used.contents()) if used else 0
         self.rope_base = number("llama.rope.freq_base")
         self.epsilon = number("llama.attention.layer_norm_rms_epsilon")
 
@@ -61,9 +63,25 @@ class ReferenceModel:
         return out
 
     def _feed_forward(self, x: Array, block: str) -> Array:
+        if self.experts_used:
+            return self._experts(x, block)
         gate = x @ self.weights[block + "ffn_gate.weight"].T
         up = x @ self.weights[block + "ffn_up.weight"].T
         out: Array = (gate / (1 + np.exp(-gate)) * up) @ self.weights[block + "ffn_down.weight"].T
+        return out
+
+    def _experts(self, x: Array, block: str) -> Array:
+        """Each token's best experts, weighted by the softmax over them."""
+        scores = x @ self.weights[block + "ffn_gate_inp.weight"].T
+        out = np.zeros_like(x)
+        for token, row in enumerate(x):
+            best = np.argsort(-scores[token])[: self.experts_used]
+            shares = np.exp(scores[token][best] - scores[token].max())
+            for expert, share in zip(best, shares / shares.sum(), strict=True):
+                gate = self.weights[block + "ffn_gate_exps.weight"][expert] @ row
+                up = self.weights[block + "ffn_up_exps.weight"][expert] @ row
+                down = self.weights[block + "ffn_down_exps.weight"][expert]
+                out[token] += share * (down @ (gate / (1 + np.exp(-gate)) * up))
         return out
 
     def logits(self, tokens: list[int]) -> Array:

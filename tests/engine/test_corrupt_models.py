@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.models import make_model
+from engine.models.shape import Shape
 from tests.engine.driving import run_engine
 
 # 0: the damage did not matter (a byte of a weight, a name); 2: the limits no longer fit; 6: weights became NaN.
@@ -18,7 +19,7 @@ ORDERLY = {0, 2, 3, 4, 5, 6}
 def little(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The smallest model that is one: most of the file is header."""
     path = tmp_path_factory.mktemp("little") / "little.gguf"
-    shape = make_model.Shape("little", layers=1, embedding=32, feed_forward=32, heads=2, heads_kv=1, context=64)
+    shape = Shape("little", layers=1, embedding=32, feed_forward=32, heads=2, heads_kv=1, context=64)
     make_model.write_model(path, shape, "q4_0", seed=3)
     return path.read_bytes()
 

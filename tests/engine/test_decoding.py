@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from engine.models import make_model
+from engine.models.container import VOCABULARY
 from tests.engine.driving import EngineRun, run_engine
 from tests.engine.reference import ReferenceModel
 
@@ -25,7 +25,7 @@ def generate(
         "--ignore-eos", *more,
     )  # fmt: skip
     assert run.status == 0, run.stderr
-    return run, np.fromfile(logits, dtype="<f4").reshape(-1, make_model.VOCABULARY)
+    return run, np.fromfile(logits, dtype="<f4").reshape(-1, VOCABULARY)
 
 
 def prompt_ids() -> list[int]:
@@ -62,7 +62,7 @@ def test_float32_logits_agree_with_numpy_in_prefill_and_decode(
     run, logits = generate(engine_bin, model, tmp_path / "logits")
     tokens = [*prompt_ids(), *run.token_ids[:-1]]
     expected = ReferenceModel(model).logits(tokens)[len(prompt_ids()) - 1 :]
-    assert logits.shape == expected.shape == (24, make_model.VOCABULARY)
+    assert logits.shape == expected.shape == (24, VOCABULARY)
     # float32 against float64 through four layers; logits are of order one.
     assert np.abs(logits - expected).max() < 2e-3
     assert expected.std() > 0.3

@@ -186,7 +186,7 @@ def test_describe_tells_build_backends_and_options(engine_bin: Path) -> None:
     done = subprocess.run([engine_bin, "--describe"], capture_output=True, text=True, timeout=60, check=True)
     told = json.loads(done.stdout)
     assert (told["engine"], told["abi"], told["event_stream"]) == ("farm-engine", "x86_64", 1)
-    assert told["weight_types"] == ["f32", "q4_0"]
+    assert told["weight_types"] == ["f32", "f16", "q8_0", "q4_1", "q4_0"]
     assert told["backends"][0]["name"] == "CPU"
     assert told["build"]["compiler"].split()[0] in ("gcc", "clang")
     options = {option["name"]: option for option in told["options"]}

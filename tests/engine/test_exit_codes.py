@@ -8,10 +8,9 @@ import subprocess
 from pathlib import Path
 
 import gguf
-import numpy as np
 import pytest
 
-from engine.models import make_model
+from engine.models import container, make_model
 from tests.engine.driving import EngineRun, run_engine
 
 MEGABYTE = 1 << 20
@@ -121,18 +120,20 @@ def test_an_architecture_or_vocabulary_that_is_not_supported_ends_with_5(
 
 
 def test_a_weight_type_that_is_not_supported_ends_with_5(engine_bin: Path, tmp_path: Path) -> None:
-    path = tmp_path / "f16.gguf"
+    path = tmp_path / "bf16.gguf"
     shape = make_model.SHAPES["tiny"]
     writer = gguf.GGUFWriter(path, "llama")
-    make_model._add_metadata(writer, shape, "f32")
-    make_model._add_vocabulary(writer)
+    container.add_metadata(writer, shape, "f32")
+    container.add_vocabulary(writer)
+    other = gguf.GGMLQuantizationType.BF16
     for name, weights in make_model.tensors(shape, 1):
-        writer.add_tensor(name, weights.astype(np.float16) if weights.ndim == 2 else weights)
+        kind = other if weights.ndim == 2 else gguf.GGMLQuantizationType.F32
+        writer.add_tensor(name, gguf.quants.quantize(weights, kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    assert_refused(run_engine(engine_bin, "--model", path, "--prompt", "x"), 5, "unsupported", "has type f16")
+    assert_refused(run_engine(engine_bin, "--model", path, "--prompt", "x"), 5, "unsupported", "has type bf16")
 
 
 def test_weights_that_are_not_numbers_end_with_6(engine_bin: Path, models_dir: Path, tmp_path: Path) -> None:

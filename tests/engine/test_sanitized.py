@@ -10,6 +10,7 @@ import pytest
 
 from engine import build
 from engine.models import make_model
+from engine.models.shape import Shape
 from tests.engine.driving import run_engine
 
 pytestmark = pytest.mark.slow
@@ -51,7 +52,7 @@ def test_refusals_are_clean(check: Callable[..., int], models_dir: Path, tmp_pat
 
 def test_damaged_models_are_clean(check: Callable[..., int], tmp_path: Path) -> None:
     path = tmp_path / "little.gguf"
-    shape = make_model.Shape("little", layers=1, embedding=32, feed_forward=32, heads=2, heads_kv=1, context=64)
+    shape = Shape("little", layers=1, embedding=32, feed_forward=32, heads=2, heads_kv=1, context=64)
     make_model.write_model(path, shape, "q4_0", seed=3)
     whole = path.read_bytes()
     chance = random.Random(11)
