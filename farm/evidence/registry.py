@@ -1,7 +1,8 @@
 """Kind of evidence → how it is recognised and who reads it. `farm evidence KIND` and `auto` know no other list.
 
 A kind of a *log* is found anywhere in a stream; a *snapshot* is the output of one command. `sign` matches a line that
-only this kind prints; `needles` are words of which a log must hold one before anybody looks at its lines.
+only this kind prints; `needles` are words of which a log must hold one before anybody looks at its lines, and then
+at those around it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Kind:
     weight: int = 1
     log: bool = False
     needles: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()  # those of them that say all in their own line
 
 
 class Whole:
@@ -182,6 +184,7 @@ _KINDS = (
             "OutOfDeviceMemory",
             "of size",
         ),
+        ("Killing", "killinfo", "am_kill", "am_proc_died", "has died", "am_crash"),
     ),
     _kind(
         "dumpsys_battery",

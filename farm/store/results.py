@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
 from farm.domain.jobs import carried
@@ -43,8 +43,10 @@ def apply(session: Session, attempt: tables.Attempt, records: Sequence[Record], 
     )
     fresh: dict[int, Record] = {r.seq: r for r in records if r.seq not in known}
     scene = _Scene(session, attempt, now)
+    if fresh:
+        marks = [{"attempt_id": attempt.id, "seq": seq, "late": late} for seq in fresh]
+        session.execute(insert(tables.JournalMark), marks)
     for record in fresh.values():
-        session.add(tables.JournalMark(attempt_id=attempt.id, seq=record.seq, late=late))
         handler = None if late else _HANDLERS.get(record.kind)
         if handler is not None:
             _guarded(scene, record, handler)
@@ -59,12 +61,15 @@ class _Scene:
         self.session, self.attempt, self.now = session, attempt, now
         self.device = session.get_one(tables.Device, attempt.device_id)
         self.run_id = session.scalar(select(tables.Job.run_id).where(tables.Job.id == attempt.job_id))
+        self.chunks: list[dict[str, Any]] = []  # of series: many, and alike; all in one statement
         self._topics: dict[str, None] = {}
 
     def changed(self, topic: str) -> None:
         self._topics[topic] = None
 
     def announce(self) -> None:
+        if self.chunks:
+            self.session.execute(insert(tables.SeriesChunk), self.chunks)
         for topic in self._topics:
             touch(
                 self.session, topic, self.attempt.id, at=self.now, run_id=self.run_id, device_id=self.attempt.device_id
@@ -165,7 +170,7 @@ def _series(scene: _Scene, record: Record) -> None:
     name, unit = _line(fields["name"], 200), _line(fields["unit"], 40)
     times, taken = [float(t) + shift for t in moments], [float(v) for v in values]
     attempt = scene.attempt
-    scene.session.add(series.chunk(attempt.id, record.seq, attempt.device_id, name, unit, times, taken))
+    scene.chunks.append(series.row(attempt.id, record.seq, attempt.device_id, name, unit, times, taken))
     scene.changed("series")
 
 
@@ -297,7 +302,9 @@ def _scrub(value: Any, depth: int = 0) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
     if isinstance(value, list):
-        return [_scrub(item, depth + 1) for item in value] if depth < 50 else []
+        if depth >= 50:
+            return []
+        return [item if isinstance(item, float) else _scrub(item, depth + 1) for item in value]
     if isinstance(value, dict):
         return {_scrub(k): _scrub(v, depth + 1) for k, v in value.items()} if depth < 50 else {}
     return value

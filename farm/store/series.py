@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import zstandard
 from numpy.typing import NDArray
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, insert, select
 from sqlalchemy.orm import Session
 
 from farm.domain.retention import GATED, GATED_GROUPS, series_cutoffs
@@ -121,22 +121,22 @@ class Stored:
     values: Floats
 
 
-def chunk(
+def row(
     attempt_id: int, seq: int, device_id: int, name: str, unit: str, times: Sequence[float] | Floats,
     values: Sequence[float] | Floats,
-) -> tables.SeriesChunk:  # fmt: skip
-    """A row of these points; at least one, `times` in order."""
-    return tables.SeriesChunk(
-        attempt_id=attempt_id,
-        seq=seq,
-        device_id=device_id,
-        name=name,
-        unit=unit,
-        began_at=datetime.fromtimestamp(float(times[0]), UTC),
-        ended_at=datetime.fromtimestamp(float(times[-1]), UTC),
-        count=len(times),
-        data=pack(times, values),
-    )
+) -> dict[str, Any]:  # fmt: skip
+    """The columns of a chunk of these points; at least one, `times` in order."""
+    return {
+        "attempt_id": attempt_id,
+        "seq": seq,
+        "device_id": device_id,
+        "name": name,
+        "unit": unit,
+        "began_at": datetime.fromtimestamp(float(times[0]), UTC),
+        "ended_at": datetime.fromtimestamp(float(times[-1]), UTC),
+        "count": len(times),
+        "data": pack(times, values),
+    }
 
 
 def read(
@@ -223,8 +223,8 @@ def join(session: Session, attempt_id: int, name: str, unit: str) -> int:
             times, values = _joined([unpack(row.data) for row in group])
             numbers = [row.seq for row in group]
             session.execute(delete(c).where(c.attempt_id == attempt_id, c.seq.in_(numbers)))
-            session.add(chunk(attempt_id, min(numbers), group[0].device_id, name, unit, times, values))
-            session.flush()
+            made = row(attempt_id, min(numbers), group[0].device_id, name, unit, times, values)
+            session.execute(insert(c), made)
             gone += many - 1
     return gone
 

@@ -43,7 +43,8 @@ def test_series_come_downsampled_with_what_the_device_does_not_show(served: Serv
     with served.farm.db.session() as session:
         device = session.get_one(t.Attempt, attempt).device_id
         times = [1_900_000_000.0 + n for n in range(100)]
-        session.add(series.chunk(attempt, 9001, device, "cpu_busy", "%", times, [float(n) for n in range(100)]))
+        row = series.row(attempt, 9001, device, "cpu_busy", "%", times, [float(n) for n in range(100)])
+        session.add(t.SeriesChunk(**row))
         session.add(t.SeriesAbsence(attempt_id=attempt, name="gpu_busy", reason="no such file on this device"))
     answer = served.ask("GET", f"/api/attempts/{attempt}/series", params={"name": "cpu_busy", "buckets": 4}).json()
     [found] = answer["series"]

@@ -92,7 +92,8 @@ def _grown(db: Database, chunks: int, name: str = "temperature", unit: str = "°
         first = session.scalar(select(func.coalesce(func.max(tables.SeriesChunk.seq), 0))) or 0
         for n in range(chunks):
             times = [at.timestamp() + 5 * n + i for i in range(5)]
-            session.add(series.chunk(1, first + n + 1, 1, name, unit, times, [30.0 + n + i for i in range(5)]))
+            values = [30.0 + n + i for i in range(5)]
+            session.add(tables.SeriesChunk(**series.row(1, first + n + 1, 1, name, unit, times, values)))
 
 
 def test_small_chunks_are_put_together_and_say_the_same(db: Database, attempt: int) -> None:
