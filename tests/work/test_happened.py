@@ -129,7 +129,7 @@ def test_memory_that_grows_without_end_is_told_with_the_engines_autopsy(work: Wo
     times = [NOW.timestamp() + n for n in range(40)]
     values = [100.0 + (top_mb - 100.0) * n / 39 for n in range(40)]
     with work.db.session() as session:
-        session.add(series.chunk(1, 7, 1, "engine_pss_anon", "MB", times, values))
+        session.add(tables.SeriesChunk(**series.row(1, 7, 1, "engine_pss_anon", "MB", times, values)))
         session.add(
             tables.Stage(attempt_id=1, seq=8, test_id="t", device_id=1, name="decode", began_at=NOW, duration_s=39.0)
         )
