@@ -14,6 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from farm.store.naming import AmbiguousName
+
 log = logging.getLogger("farm.pages")
 
 
@@ -64,6 +66,9 @@ def route_class(show: Show) -> type[APIRoute]:
                     return to_login(request)
                 except PageError as error:
                     return show(request, error)
+                except AmbiguousName as error:
+                    why = str(error)
+                    return show(request, PageError(409, "Which of them?", f"{why[:1].upper()}{why[1:]}."))
                 except RequestValidationError as error:
                     return show(request, _invalid(error))
                 except HTTPException:

@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from farm.store.naming import AmbiguousName
 from farm.work.submit import Refused
 
 log = logging.getLogger("farm.api")
@@ -109,6 +110,10 @@ def install(app: FastAPI, page: ErrorPage | None = None) -> None:
     async def bad_input(request: Request, error: RequestValidationError) -> Response:
         problems = [_problem(entry) for entry in error.errors()[:20]]
         return respond(request, 422, "bad-input", "; ".join(problems)[:2000] or "the input is not valid", problems)
+
+    @app.exception_handler(AmbiguousName)
+    async def ambiguous(request: Request, error: AmbiguousName) -> Response:
+        return respond(request, 409, "ambiguous-name", f"{error}.", {"candidates": error.candidates})
 
     @app.exception_handler(Refused)
     async def refused(request: Request, error: Refused) -> Response:

@@ -25,7 +25,7 @@ from farm.api.json import encode
 from farm.api.waiters import MAX_WAIT_S, Waiters
 from farm.domain.leases import LONGEST_ASKED, SHORTEST_ASKED
 from farm.domain.selectors import MAX_TEXT, SelectorError, parse, words_of
-from farm.store import reservations
+from farm.store import naming, reservations
 from farm.store.audit import Note
 from farm.store.people import Principal, Scope
 from farm.store.reads import leases as reads
@@ -157,7 +157,7 @@ def _selector(text: str) -> str:
 def _device(session: Session, ref: str | None) -> int | None:
     if ref is None:
         return None
-    found = reads.device_id(session, ref)
+    found = naming.device_id(session, ref)
     if found is None:
         raise ApiError(422, "unknown-device", f"there is no device {ref!r}: `farm devices` lists what there is")
     return found

@@ -51,6 +51,7 @@ class HostState:
     adb_trouble: str | None = None
     duplicates: tuple[tuple[str, tuple[str, ...]], ...] = ()  # serial number → the addresses that say it
     unready: str | None = None  # why it must not be given work
+    rivals: tuple[tuple[str, str], ...] = ()  # (serial number, the other host that has a device of it)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,13 @@ def _of_host(host: HostState, its: Sequence[Member], now: datetime) -> list[Want
             "Unplug one, or give it a number of its own"
         )
         found.append(Wanted(DUPLICATE_SERIAL, f"{host.name}/{serial}"[:200], words, {"addresses": list(addresses)}))
+    for serial, other in host.rivals:
+        both = [f"{other}/{serial}", f"{host.name}/{serial}"]
+        words = (
+            f"two devices on two hosts have the serial number {serial}: {' and '.join(both)}; neither is used. "
+            "Unplug one, or give it a number of its own"
+        )
+        found.append(Wanted(DUPLICATE_SERIAL, f"{host.name}/{serial}"[:200], words, {"devices": both}))
     return found
 
 

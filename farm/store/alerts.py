@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from farm.domain import alerts as rules
 from farm.domain.devices import STALE_AFTER, Availability, availability, is_silent
-from farm.store import tables
+from farm.store import rivals, tables
 from farm.store.bus import touch
 from farm.store.devices import fact
 
@@ -55,9 +55,10 @@ def _rows(found: Sequence[tables.Alert]) -> tuple[AlertRow, ...]:
 def due(session: Session, now: datetime) -> list[rules.Wanted]:
     """The alerts that should be open, by the rules."""
     hosts = {host.name: host for host in session.scalars(select(tables.Host))}
-    rows = [row for row in session.scalars(select(tables.Device)) if _belongs(row, now)]
-    members = [_member(row, hosts[row.host], now) for row in rows]
-    return rules.wanted(members, [_host(host, now) for host in hosts.values()], now)
+    rows = session.scalars(select(tables.Device)).all()
+    members = [_member(row, hosts[row.host], now) for row in rows if _belongs(row, now)]
+    whose = {row.serial: row.host for row in rows}
+    return rules.wanted(members, [_host(host, whose, now) for host in hosts.values()], now)
 
 
 def agrees(session: Session, wanted: Sequence[rules.Wanted]) -> bool:
@@ -101,7 +102,8 @@ def _member(row: tables.Device, host: tables.Host, now: datetime) -> rules.Membe
     return rules.Member(row.id, row.name, kind, row.host, f"{word.value}, {why}"[:200], since)
 
 
-def _host(host: tables.Host, now: datetime) -> rules.HostState:
+def _host(host: tables.Host, whose: Mapping[str, str], now: datetime) -> rules.HostState:
+    """`whose`: the host of each device, by serial number."""
     silent = host.lost_at is not None or is_silent(host.seen_at, now)
     info = host.info or {}
     duplicates = tuple(
@@ -111,4 +113,6 @@ def _host(host: tables.Host, now: datetime) -> rules.HostState:
     )
     trouble = info.get("adb_trouble")
     trouble = str(trouble)[:500] if trouble else None
-    return rules.HostState(host.name, silent, host.seen_at, trouble, duplicates, host.unready)
+    seen = () if silent else dict.fromkeys(one["serial"] for one in rivals.noted(info))
+    beside = tuple((serial, whose[serial]) for serial in seen if whose.get(serial, host.name) != host.name)
+    return rules.HostState(host.name, silent, host.seen_at, trouble, duplicates, host.unready, beside)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from farm.domain.holds import SCOPES, Hold
 from farm.domain.names import did_you_mean
-from farm.store import tables
+from farm.store import naming, tables
 from farm.store.bus import touch
 
 
@@ -19,18 +19,20 @@ class UnknownTarget(LookupError):
 
 
 def target(session: Session, scope: str, name: str) -> str:
-    """What a hold on `name` refers to: a device by its serial, whatever it was called. Raises UnknownTarget."""
+    """What a hold on `name` refers to: a device by its serial, whatever it was called.
+
+    Raises UnknownTarget, AmbiguousName.
+    """
     if scope == "farm":
         return ""
     if scope not in SCOPES:
         raise UnknownTarget(f"{scope!r} is none of {', '.join(SCOPES)}")
     device = tables.Device
     if scope == "device":
-        found = session.execute(select(device.serial, device.name)).all()
-        for serial, called in found:
-            if name in (serial, called):
-                return str(serial)
-        known = {called for _, called in found}
+        ident = naming.device_id(session, name)
+        if ident is not None:
+            return session.get_one(device, ident).serial
+        known = set(session.scalars(select(device.name)))
     elif scope == "host":
         known = set(session.scalars(select(tables.Host.name)))
     else:

@@ -12,14 +12,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from farm.domain.inventory import Inventory, InventoryError, parse
-from farm.store import devices, hosts, tables
+from farm.store import devices, hosts, inventories, tables
 from farm.store.bus import touch
 from farm.store.db import Database
 
 log = logging.getLogger(__name__)
-
-#: The key in `settings` under which pages find what is wrong with the file.
-SETTING = "inventory"
 
 
 class InventoryKeeper:
@@ -84,13 +81,7 @@ class InventoryKeeper:
             log.info("%s is right again, and in force", self._path.name)
         self._wrong = bool(words)
         with self._db.session() as session:
-            now = self._db.now(session)
-            session.merge(
-                tables.Setting(
-                    key=SETTING, value={"path": str(self._path), "errors": words, "read_at": now.isoformat()}
-                )
-            )
-            touch(session, "inventory", self._host, at=now)
+            inventories.note(session, self._host, str(self._path), words, self._db.now(session))
 
     def _apply(self, found: Inventory) -> bool:
         with self._db.alone("inventory"), self._db.session() as session:

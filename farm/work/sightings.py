@@ -2,7 +2,8 @@
 
 An address says nothing about who answers there, so every new transport is asked. One serial number at two addresses is
 either one device that is reached in two ways (the boot id is the same): then the first is used. Or it is two devices:
-then neither is used until they are told apart, and the host says which addresses they are at.
+then neither is used until they are told apart, and the host says which addresses they are at. So it is between hosts:
+a device belongs to the host that saw it first for as long as that host lives and sees it (`farm.store.rivals`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from farm.adb.errors import AdbError
 from farm.adb.tracker import AdbEntry
 from farm.domain.devices import SILENT, Connection
 from farm.evidence import props as evidence
-from farm.store import devices, leases, tables
+from farm.store import devices, leases, rivals, tables
 from farm.store.bus import touch
 from farm.work.context import Work
 from farm.work.inventory import InventoryKeeper, ensure_host, new_device
@@ -39,6 +40,7 @@ class Seen:
     serial: str
     device_id: int
     boot_id: str = ""
+    rival: bool = False  # another host has another device of this serial number
 
 
 class Sightings:
@@ -50,6 +52,7 @@ class Sightings:
         self._seen: dict[str, Seen] = {}
         self._aside: dict[str, Seen] = {}  # a second way to a device, or one of two with the same serial number
         self._twins: dict[str, set[str]] = {}  # serial number of several devices → their addresses
+        self._afar: dict[str, Seen] = {}  # put aside since another host has a device of that serial number
         self._asking: dict[str, threading.Lock] = {}
         self._silent: set[str] = set()  # addresses that adb lists and that did not say who they are
         self._adb_trouble: str | None = None
@@ -73,6 +76,7 @@ class Sightings:
         `forget` False: what is not listed is not called gone yet (the adb server was only just asked).
         """
         listed = {entry.address: entry for entry in entries}
+        claimed = self._look_afar({e.address for e in entries if e.state == "device"})
         with self._lock:
             for address in [a for a in self._seen if a not in listed]:
                 del self._seen[address]
@@ -93,7 +97,7 @@ class Sightings:
                         devices.set_connection(session, row, Connection.GONE, None, now)
                 elif entry.state != "device":
                     devices.set_connection(session, row, connection_of(entry.state), None, now)
-                elif row.serial in twins:
+                elif row.serial in twins or row.serial in claimed:
                     devices.set_connection(session, row, Connection.DUPLICATE, None, now)
                 elif entry not in strangers and entry.address in seen and seen[entry.address].device_id == row.id:
                     devices.set_connection(session, row, Connection.ONLINE, None, now)
@@ -112,8 +116,23 @@ class Sightings:
             beside = seen.serial in self._twins or any(
                 other.serial == seen.serial and a in online for a, other in self._seen.items()
             )
-            if address not in online or not beside:
+            if address not in online or not (beside or address in self._afar):
                 del self._aside[address]
+
+    def _look_afar(self, online: set[str]) -> set[str]:
+        """Serial numbers of our devices that another host has a device of, too; those of ours that were put aside for
+        another host's device are asked anew once that is over."""
+        me = self._work.settings.host
+        with self._lock:
+            afar = dict(self._afar)
+        with self._work.db.read() as session:
+            now = self._work.db.now(session)
+            over = [a for a, s in afar.items() if a not in online or rivals.owner(session, s.serial, me, now) is None]
+            found = rivals.of_host(session, me, now)
+        with self._lock:
+            for address in over:
+                self._afar.pop(address, None)
+        return found
 
     def note_adb(self, trouble: str | None) -> None:
         """Why this host has no adb server now, for those who look at the farm from elsewhere."""
@@ -133,10 +152,17 @@ class Sightings:
         known = set(session.scalars(asked))
         found = [{"address": a, "state": state} for a, state in unknown if a not in known or state == SILENT]
         found += [{"address": a, "state": Connection.DUPLICATE.value} for both in twins.values() for a in both]
-        duplicates = [{"serial": serial, "addresses": list(both)} for serial, both in sorted(twins.items())]
+        with self._lock:
+            strangers = sorted((a, s.serial) for a, s in self._afar.items() if s.rival)
+        found += [{"address": address, "state": Connection.DUPLICATE.value} for address, _ in strangers]
+        told = {
+            "unidentified": found,
+            "duplicates": [{"serial": serial, "addresses": list(both)} for serial, both in sorted(twins.items())],
+            rivals.KEY: [{"serial": serial, "address": address} for address, serial in strangers],
+        }
         host = ensure_host(session, self._work.settings.host)
-        if (host.info.get("unidentified", []), host.info.get("duplicates", [])) != (found, duplicates):
-            host.info = {**host.info, "unidentified": found, "duplicates": duplicates}
+        if any(host.info.get(key, []) != value for key, value in told.items()):
+            host.info = {**host.info, **told}
             touch(session, "host", host.name, at=self._work.db.now(session))
 
     def identify(self, entry: AdbEntry) -> int | None:
@@ -164,8 +190,12 @@ class Sightings:
         with one_at_a_time:  # two addresses of one serial number that appear together must see each other
             if self._is_beside_another(entry, serial, boot_id):
                 return None
+            if self._is_afar(entry, serial, boot_id):
+                return None
             self._inventory.learn(serial, properties, labels)
             device_id = self._write(serial, entry.address, labels, boot_id)
+            if device_id is None:
+                return None
             with self._lock:
                 self._seen[entry.address] = Seen(entry.transport_id, serial, device_id, boot_id)
         return device_id
@@ -190,6 +220,21 @@ class Sightings:
         log.error("%s answers at %s and at %s: %s", serial, ", ".join(others or twins), entry.address, words)
         return True
 
+    def _is_afar(self, entry: AdbEntry, serial: str, boot_id: str) -> bool:
+        """Whether the device is another host's, which sees it now: then this one is put aside."""
+        me = self._work.settings.host
+        with self._work.db.read() as session:
+            owner = rivals.owner(session, serial, me, self._work.db.now(session))
+        if owner is None:
+            return False
+        rival = owner.boot_id is None or owner.boot_id != boot_id
+        seen = Seen(entry.transport_id, serial, 0, boot_id, rival)
+        with self._lock:
+            self._aside[entry.address] = self._afar[entry.address] = seen
+        words = "two devices: neither is used" if rival else "one device: the host that saw it first has it"
+        log.error("%s/%s is at %s, too: %s", owner.host, serial, f"{me}/{entry.address}", words)
+        return True
+
     def _boot_of(self, address: str, serial: str) -> str | None:
         """The boot of the device at an address, if it still has that serial number; None: nobody answers there."""
         device = self._work.device(address)
@@ -198,7 +243,8 @@ class Sightings:
         except AdbError:
             return None
 
-    def _write(self, serial: str, address: str, labels: Mapping[str, str], boot_id: str) -> int:
+    def _write(self, serial: str, address: str, labels: Mapping[str, str], boot_id: str) -> int | None:
+        """The device's row; None: another host has taken it in this moment, and the device is asked again."""
         host = self._work.settings.host
         with self._work.db.session() as session:
             now = self._work.db.now(session)
@@ -207,6 +253,8 @@ class Sightings:
                 row = new_device(session, serial, host)
                 session.flush()
                 devices.event(session, row.id, now, "first-seen", {"address": address})
+            elif rivals.owner(session, serial, host, now) is not None:
+                return None
             session.execute(  # whoever was at this address before is not there any more
                 update(tables.Device)
                 .where(tables.Device.address == address, tables.Device.host == host, tables.Device.id != row.id)

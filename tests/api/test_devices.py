@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from farm.store import tables
 from farm.store.people import Scope
@@ -117,3 +117,20 @@ def test_the_forms_of_the_devices_page_do_what_the_api_does(served: Served, devi
     assert served.ask("GET", device).json()["notes"][0]["text"] == "new cable"
     token = served.new_token(Scope.READ, Scope.SUBMIT)
     assert served.ask("POST", "/ui/devices/1/maintenance", token, data={"reason": "because"}).status_code == 403
+
+
+def test_a_name_of_two_devices_is_refused_with_those_to_choose_from(served: Served, device: str) -> None:
+    with served.farm.db.session() as session:
+        session.add(tables.Host(name="lab-9", info={}))
+        session.flush()
+        session.add(tables.Device(serial="s9", name="d1", host="lab-9", labels={}))
+    try:
+        refused = served.ask("POST", "/api/devices/d1/notes", json={"text": "which?"})
+        assert refused.status_code == 409
+        assert refused.json()["error"]["code"] == "ambiguous-name"
+        assert refused.json()["error"]["detail"] == {"candidates": ["lab-9/s9", "local/s1"]}
+        assert "local/s1" in served.ask("GET", "/devices/d1").text
+        assert served.ask("POST", "/api/devices/s9/notes", json={"text": "this one"}).status_code == 201
+    finally:
+        with served.farm.db.session() as session:
+            session.execute(update(tables.Device).where(tables.Device.serial == "s9").values(name="s9"))

@@ -288,7 +288,7 @@ def test_a_phone_that_has_not_accepted_the_key_is_the_first_thing_that_one_reads
 def test_a_wrong_inventory_is_told_where_people_look(empty_site: Site) -> None:
     with empty_site.db.session() as session:
         wrong = {"path": "devices.yaml", "errors": ["devices.yaml:13: unknown key <i>'lables'</i>"], "read_at": ""}
-        session.merge(t.Setting(key="inventory", value=wrong))
+        session.merge(t.Setting(key="inventory:local", value=wrong))
     page = empty_site.page("/")
     expect(page.get_by_role("alert")).to_contain_text("devices.yaml:13: unknown key <i>'lables'</i>")
     expect(page.get_by_role("alert")).to_contain_text("The one before it stays in force")

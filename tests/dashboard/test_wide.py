@@ -43,7 +43,11 @@ def _long_words(session: Session) -> None:
     session.execute(update(t.DeviceEvent).where(t.DeviceEvent.kind == "connection").values(detail={"note": WORD * 2}))
     session.execute(update(t.Host).values(info={"unidentified": [{"address": WORD, "state": "unauthorized"}]}))
     session.execute(update(t.Job).values(wait_reason=WORD * 2, selector=WORD))
-    session.merge(t.Setting(key="inventory", value={"path": "devices.yaml", "errors": [WORD * 2], "read_at": ""}))
+    session.merge(
+        t.Setting(
+            key="inventory:local", value={"host": "local", "path": "devices.yaml", "errors": [WORD * 2], "read_at": ""}
+        )
+    )
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import select
 
-from farm.store import tables
+from farm.store import inventories, tables
 from tests.waiting import eventually
 from tests.work.real_farm import LONG_S, RealFarm
 from virtual import fleet
@@ -53,8 +53,7 @@ def test_the_inventory_names_it_while_the_farm_runs_and_a_wrong_file_changes_not
 
     def errors() -> list[str]:
         with farm.db.read() as session:
-            row = session.get(tables.Setting, "inventory")
-            return list(row.value["errors"]) if row else []
+            return list(inventories.errors(session))
 
     assert "did you mean serial?" in eventually(errors)[0]
     assert device(farm).name == "board-1"

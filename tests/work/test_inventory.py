@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from farm.store import devices, tables
+from farm.store import devices, inventories, tables
 from farm.store.db import Database
 from farm.store.reads import devices as device_reads
 from farm.store.reads.fleet import fleet
-from farm.work.inventory import SETTING, InventoryKeeper
+from farm.work.inventory import InventoryKeeper
 from tests.work.factories import add_device
 
 FILE = """
@@ -30,7 +30,7 @@ def rows(db: Database) -> dict[str, tables.Device]:
 
 def errors(db: Database) -> list[str]:
     with db.read() as session:
-        return list(session.get_one(tables.Setting, SETTING).value["errors"])
+        return list(inventories.errors(session))
 
 
 def test_listed_devices_get_their_names_and_labels_and_absent_ones_a_row(db: Database, tmp_path: Path) -> None:

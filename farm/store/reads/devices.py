@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from farm.domain import readiness
 from farm.domain.devices import Availability, DeviceFacts, availability
-from farm.store import notes, tables
+from farm.store import naming, notes, tables
 from farm.store.devices import fact, of_fleet
 from farm.store.notes import NoteRow
 from farm.store.reads.fleet import Tile, tiles
@@ -112,7 +112,7 @@ def states(session: Session, now: datetime) -> list[tuple[DeviceFacts, Availabil
 
 
 def device(session: Session, ref: str, now: datetime) -> DeviceDetail | None:
-    """One device by its name, serial number or id, in this order; None when there is none."""
+    """One device as a person names it; None when there is none. Raises AmbiguousName."""
     row = find(session, ref)
     if row is None:
         return None
@@ -144,17 +144,9 @@ def device(session: Session, ref: str, now: datetime) -> DeviceDetail | None:
 
 
 def find(session: Session, ref: str) -> tables.Device | None:
-    """A device's row by its name, serial number or id, in this order."""
-    d = tables.Device
-    number = int(ref) if ref.isascii() and ref.isdigit() and len(ref) < 16 else None
-    wanted = (
-        or_(d.name == ref, d.serial == ref, d.id == number)
-        if number is not None
-        else (d.name == ref) | (d.serial == ref)
-    )
-    found = list(session.scalars(select(d).where(wanted).order_by(d.id)))
-    found.sort(key=lambda row: (row.name != ref, row.serial != ref))
-    return found[0] if found else None
+    """The row of the device that a person means (`farm.store.naming`). Raises AmbiguousName."""
+    ident = naming.device_id(session, ref)
+    return None if ident is None else session.get(tables.Device, ident)
 
 
 def _attempts(session: Session, device_id: int) -> tuple[RecentAttempt, ...]:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from farm.domain.devices import Availability, Connection, DeviceFacts, availability, is_silent, remedy
 from farm.domain.outcomes import State
-from farm.store import tables
+from farm.store import inventories, tables
 from farm.store.alerts import AlertRow, open_alerts
 from farm.store.devices import fact, of_fleet
 from farm.store.reads.progress import of_jobs
@@ -106,13 +106,10 @@ def fleet(session: Session, now: datetime) -> Fleet:
     strangers = tuple(one for row in rows if not _is_away(row, now) for one in _unidentified(row))
     counts = Counter(tile.availability.value for tile in found)
     needs = tuple(tile.facts.name for tile in found if _needs_hand(tile))
-    errors, alerts = _inventory_errors(session), open_alerts(session)
+    errors, alerts = inventories.errors(session), open_alerts(session)
     return Fleet(now, found, hosts, dict(counts), _queue(session), needs, strangers, errors, alerts)
 
 
-def _inventory_errors(session: Session) -> tuple[str, ...]:
-    noted = session.get(tables.Setting, "inventory")
-    return tuple(str(line)[:500] for line in (noted.value.get("errors") or [])[:20]) if noted is not None else ()
 
 
 def _is_away(host: tables.Host, now: datetime) -> bool:

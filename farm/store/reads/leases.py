@@ -138,17 +138,6 @@ def reservations(session: Session, *, state: str | None = None, user: str | None
     return [_reservation(found, held.get(found.lease_id or 0)) for found in rows]
 
 
-def device_id(session: Session, ref: str) -> int | None:
-    """The device of this name, serial number or id, in this order."""
-    d = tables.Device
-    number = int(ref) if ref.isascii() and ref.isdigit() and len(ref) < 16 else None
-    found = session.execute(
-        select(d.id, d.name, d.serial).where((d.name == ref) | (d.serial == ref) | (d.id == number)).order_by(d.id)
-    ).all()
-    best = sorted(found, key=lambda row: (row.name != ref, row.serial != ref))
-    return best[0].id if best else None
-
-
 def _leases() -> Select[tables.Lease, tables.Device, int]:
     lease, attempt, job = tables.Lease, tables.Attempt, tables.Job
     return (
