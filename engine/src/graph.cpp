@@ -1,6 +1,7 @@
 #include "graph.h"
 
 #include <cmath>
+#include <limits>
 
 namespace farm {
 
@@ -47,8 +48,11 @@ ggml_tensor * GraphBuilder::attention(ggml_context * ctx, const DecoderGraph & g
 ggml_tensor * GraphBuilder::experts(ggml_context * ctx, DecoderGraph & g, const LayerWeights & w,
                                     ggml_tensor * x) const {
     const int64_t used = params_.n_expert_used, n = x->ne[1];
-    ggml_tensor * scores = ggml_mul_mat(ctx, w.ffn_router, x);                              // [n_expert, n]
-    ggml_tensor * chosen = ggml_argsort_top_k(ctx, scores, static_cast<int>(used));         // [used, n], a view
+    ggml_tensor * scores = ggml_mul_mat(ctx, w.ffn_router, x);  // [n_expert, n]; chosen: [used, n], a view
+    // Sorting has no order among values that are no numbers and a C++ library may leave its array for them: the order is
+    // that of clamped scores, in which there are none. The scores themselves go on as they are, to show in the logits.
+    constexpr float most = std::numeric_limits<float>::max();
+    ggml_tensor * chosen = ggml_argsort_top_k(ctx, ggml_clamp(ctx, scores, -most, most), static_cast<int>(used));
     g.routes.push_back(chosen->view_src);
     ggml_set_output(chosen->view_src);  // read after the graph has run: its memory must not be used again before
     scores = ggml_get_rows(ctx, ggml_reshape_3d(ctx, scores, 1, params_.n_expert, n), chosen);  // [1, used, n]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.engine.driving import run_engine
 
 pytestmark = pytest.mark.slow
 
+LITTLE = Shape("little", layers=1, embedding=32, feed_forward=32, heads=2, heads_kv=1, context=64)
 FINDINGS = ("AddressSanitizer", "runtime error:", "LeakSanitizer")
 
 
@@ -50,9 +52,18 @@ def test_refusals_are_clean(check: Callable[..., int], models_dir: Path, tmp_pat
     assert check(*model, "--fault", "slow-stage=decode:1.5") == 0
 
 
-def test_damaged_models_are_clean(check: Callable[..., int], tmp_path: Path) -> None:
+@pytest.mark.parametrize("used", [1, 2, 5])
+@pytest.mark.parametrize("weight_type", ["f32", "f16", "q8_0", "q4_1", "q4_0"])
+def test_experts_are_clean(check: Callable[..., int], tmp_path: Path, weight_type: str, used: int) -> None:
+    path = tmp_path / "sparse.gguf"
+    make_model.write_model(path, replace(LITTLE, experts=5, experts_used=used), weight_type, seed=3)
+    arguments = ("--model", path, "--threads", "2", "--batch", "7", "--ignore-eos", "--ctx", "64")
+    assert check(*arguments, "--prompt-tokens", "20", "--n-predict", "4", "--repeat", "2", "--warmup", "1") == 0
+
+
+@pytest.mark.parametrize("shape", [LITTLE, replace(LITTLE, experts=5, experts_used=2)], ids=["dense", "sparse"])
+def test_damaged_models_are_clean(check: Callable[..., int], tmp_path: Path, shape: Shape) -> None:
     path = tmp_path / "little.gguf"
-    shape = Shape("little", layers=1, embedding=32, feed_forward=32, heads=2, heads_kv=1, context=64)
     make_model.write_model(path, shape, "q4_0", seed=3)
     whole = path.read_bytes()
     chance = random.Random(11)
