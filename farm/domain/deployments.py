@@ -106,13 +106,15 @@ _BY_WORDS: tuple[tuple[re.Pattern[str], Deployment], ...] = tuple(
             r"Exec format error|not executable: \S+ ELF|exit code 126|wrong ELF|illegal instruction",
             Deployment.WRONG_ABI,
         ),
-        (r"out of memory|cannot allocate|allocation .{0,40}refused|bad_alloc", Deployment.OUT_OF_MEMORY),
+        (r"out of memory|killed by the system|cannot allocate|allocation .{0,40}refused|bad_alloc", Deployment.OUT_OF_MEMORY),
         (r"not supported|unsupported|cannot run", Deployment.UNSUPPORTED_OPERATOR),
         (r"model file|model metadata|\.gguf|truncat|No such file", Deployment.MODEL),
         (r"Vulkan|OpenCL|\bGPU\b|\bNPU\b|driver", Deployment.DRIVER),
     )
 )
-_LOADING = re.compile(r"\bin stage load\b|\bin stage load\.")
+_LOADING = re.compile(r"\bin stage load\b")
+#: Whoever fails in a later stage has loaded.
+_COMPUTING = re.compile(r"\bin stage (?!load\b)\w")
 #: A program that ended before it said anything did not even begin to load.
 _NOT_STARTED = re.compile(r"exit code 12[67]\b|CANNOT LINK|Exec format|cannot open shared object|not executable")
 _NEVER = frozenset({Outcome.CANCELLED, Outcome.DEVICE_LOST, Outcome.INFRA_ERROR})
@@ -132,6 +134,7 @@ def judge(
     for failure in failures:
         if (found := _of_failure(failure)) is not None:
             return found
+    computed = computed or any(_COMPUTING.search(failure.words) for failure in failures)
     if computed or outcome is Outcome.PASSED:
         return Deployment.OK
     if outcome in _NEVER or not failures:

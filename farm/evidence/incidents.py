@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from farm.evidence import signature
-from farm.evidence.lines import Facts
+from farm.evidence.anr import AnrParser
+from farm.evidence.lines import Facts, feed_all
 from farm.evidence.signature import Signature
 
 #: Most incidents that one log gives, and characters of an incident's evidence.
@@ -40,14 +41,29 @@ def found(logs: Mapping[str, Facts]) -> list[Found]:
     return made[:MAX_FOUND]
 
 
+def explained(klass: str, evidence: str | None) -> str | None:
+    """The evidence of an incident that was told from elsewhere, with what it means before it: an ANR's wait chain."""
+    if klass != "anr" or not evidence:
+        return evidence
+    anrs = feed_all(AnrParser(), evidence[: signature.MAX_EVIDENCE].splitlines())["anrs"]
+    return f"{_chain(anrs[0])}\n\n{evidence}" if anrs else evidence
+
+
+def _chain(facts: Facts) -> str:
+    """Why it did not respond and what its main thread waits for, to the end."""
+    lines = [f"reason: {facts.get('reason')}", f"cause: {facts.get('cause')} ({facts.get('cause_basis')})"]
+    if facts.get("wait_chain"):
+        lines.append(f"wait chain, {facts.get('wait_end')}: {facts.get('root_cause')} ({facts.get('root_basis')})")
+    return "\n".join([*lines, *(_link(link) for link in facts.get("wait_chain") or ())])
+
+
 def _anr(facts: Facts) -> Found:
     who = facts.get("process") or "an application"
     cause, root = facts.get("cause"), facts.get("root_cause")
     words = f"{who} did not respond: {cause}" + (
         f", at the end of its wait chain {root}" if root not in (None, cause) else ""
     )
-    lines = [f"reason: {facts.get('reason')}", f"cause: {cause} ({facts.get('cause_basis')})"]
-    lines += [_link(link) for link in facts.get("wait_chain") or ()]
+    lines = [_chain(facts)]
     lines += [f"  {frame}" for frame in (facts.get("main_thread") or {}).get("frames") or ()]
     return Found("anr", words[:500], "\n".join(lines)[:MAX_EVIDENCE], signature.of_anr(facts), pid=facts.get("pid"))
 
@@ -55,7 +71,7 @@ def _anr(facts: Facts) -> Found:
 def _link(link: Mapping[str, Any]) -> str:
     where = f"{link.get('process') or link.get('pid') or ''} {link.get('thread') or ''}".strip()
     waits = (
-        f" waits ({link['waits']}) for {link.get('waits_for')}: {link.get('why') or 'no line says who has it'}"
+        f" waits ({link['waits']}) for {link.get('waits_for')}: {str(link.get('why') or 'no line says who has it').removeprefix('- ')}"
         if link.get("waits")
         else ""
     )

@@ -22,6 +22,7 @@ from farm.domain.jobs import carried
 from farm.domain.journal import Kind, Record, clip
 from farm.domain.measurements import Better, Mark, Measurement, temperature_band
 from farm.domain.outcomes import Outcome, TestOutcome
+from farm.evidence import incidents
 from farm.store import clusters, runs, series, tables
 from farm.store.bus import touch
 
@@ -208,8 +209,9 @@ def _stage(scene: _Scene, record: Record) -> None:
 
 def _incident(scene: _Scene, record: Record) -> None:
     fields = record.fields
-    evidence = clip(str(fields["evidence"])) if fields.get("evidence") else None
-    _incident_row(scene, record, _line(fields["class"], 60), str(fields["summary"]), evidence)
+    klass = _line(fields["class"], 60)
+    evidence = incidents.explained(klass, str(fields["evidence"])) if fields.get("evidence") else None
+    _incident_row(scene, record, klass, str(fields["summary"]), clip(evidence) if evidence else None)
 
 
 def _incident_row(scene: _Scene, record: Record, klass: str, summary: str, evidence: str | None) -> None:

@@ -31,6 +31,7 @@ LOADING = "the engine ended with an error in stage load.open: "
             Deployment.OUT_OF_MEMORY,
         ),
         (Failure("native_crash", "the engine crashed in stage load.map: SIGBUS"), Deployment.OTHER),
+        (Failure("engine-killed", "the engine was killed by the system in stage load.init"), Deployment.OUT_OF_MEMORY),
         (Failure("engine-failed", LOADING + "model file m.gguf: No such file"), Deployment.MODEL),
         (Failure("engine-failed", LOADING + "cannot allocate the KV cache"), Deployment.OUT_OF_MEMORY),
         (Failure("engine-failed", "the engine ended with exit code 127"), Deployment.MISSING_LIBRARY),
@@ -45,6 +46,7 @@ def test_a_failure_while_loading_names_its_cause(failure: Failure, wanted: Deplo
 def test_a_failure_after_loading_is_no_failed_deployment() -> None:
     crash = Failure("native_crash", "the engine crashed in stage decode: SIGSEGV")
     assert judge(Outcome.CRASHED, None, computed=True, failures=[crash]) is Deployment.OK
+    assert judge(Outcome.CRASHED, None, computed=False, failures=[crash]) is Deployment.OK  # it left no stages behind
     assert judge(Outcome.PASSED, None, computed=False, failures=[]) is Deployment.OK
 
 

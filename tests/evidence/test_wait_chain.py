@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.incidents.anr_traces import Labelled, variants
-from farm.evidence import signature
+from farm.evidence import incidents, signature
 from farm.evidence.registry import parse
 
 VARIANTS = variants(2)
@@ -92,3 +92,17 @@ def test_any_piece_in_any_order_is_read(one: Labelled, seed: int, share: float) 
     found = parse("anr", lines[: int(len(lines) * share)])
     json.dumps(found, allow_nan=False)
     list(signature.signed({"kind": "anr", **found}))
+
+
+def test_an_anr_that_the_runner_tells_is_stored_with_its_chain_before_it() -> None:
+    text = next(one for one in VARIANTS if one.name == "deadlock").text
+    told = incidents.explained("anr", text)
+    assert told is not None
+    assert told.endswith(text)
+    assert "wait chain, deadlock: lock" in told
+    assert "main waits (lock) for" in told
+    signs = {signature.of_incident("anr", "x", evidence).key for evidence in (text, told)}
+    assert len(signs) == 1  # telling it changes nothing of what it is
+    assert incidents.explained("engine-crashed", text) == text
+    assert incidents.explained("anr", "nothing of use") == "nothing of use"
+    assert incidents.explained("anr", None) is None
