@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -102,18 +103,26 @@ def _hold(lab: ChaosLab, cases: Sequence[Case], step_s: float) -> None:
         lab.gates.close(case.serial, case.step, case.where)
         case.run = lab.begin_run(case.serial, step_s=0.1)
     for case in still:
-        held = f"{case.serial} is held in {case.step.value}"
-        try:
-            eventually(lambda case=case: lab.gates.reached(case.serial, case.step), LONG_S, what=held)  # type: ignore[misc]
-        except AssertionError as error:
-            raise AssertionError(f"{error}; {lab.story(case.run)}; {lab.logs()}") from None
+        with _told(lab, case):
+            held = f"{case.serial} is held in {case.step.value}"
+            eventually(partial(lab.gates.reached, case.serial, case.step), LONG_S, what=held)
     moving = [case for case in cases if case.step is Phase.EXECUTE]
     for case in moving:
         case.run = lab.begin_run(case.serial, step_s)
     for case in moving:
-        lab.reached(case.run, Phase.EXECUTE.value)
-        if int(case.where):
-            lab.underway(case.run, int(case.where))
+        with _told(lab, case):
+            lab.reached(case.run, Phase.EXECUTE.value)
+            if int(case.where):
+                lab.underway(case.run, int(case.where))
+
+
+@contextmanager
+def _told(lab: ChaosLab, case: Case) -> Iterator[None]:
+    """A wait that was in vain tells the whole story."""
+    try:
+        yield
+    except AssertionError as error:
+        raise AssertionError(f"{error}; {lab.story(case.run)}; {lab.available()}; {lab.logs()}") from None
 
 
 def _judge(lab: ChaosLab, fault: Fault, case: Case, seed: str) -> Row:
