@@ -43,9 +43,6 @@ class Cause(StrEnum):
     NO_MEMORY = "no-memory"  # the precheck: its predicted peak does not fit
     NOT_PERMITTED = "not-permitted"  # the precheck: nothing can be written or started there
     DEVICE_LACKS = "device-lacks"  # the precheck: something that the engine needs is not there
-    NO_MEMORY = "no-memory"  # the precheck: its predicted peak does not fit
-    NOT_PERMITTED = "not-permitted"  # the precheck: nothing can be written or started there
-    DEVICE_LACKS = "device-lacks"  # the precheck: something that the engine needs is not there
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,18 +160,6 @@ CAUSES: dict[Cause, CauseMeaning] = {
     ),
     Cause.FARM_BUG: CauseMeaning(
         22, _INFRA, Blame.FARM, "an error of its own", "report it with the farm's log", health=_NO_DEVICE_FAULT
-    ),
-    Cause.NO_MEMORY: CauseMeaning(
-        23, frozenset({Outcome.REFUSED}), Blame.USER, "its memory is too small for the model",
-        "choose a device with more memory, a smaller model or a shorter context", retry=False, health=_NO_DEVICE_FAULT,
-    ),
-    Cause.NOT_PERMITTED: CauseMeaning(
-        24, frozenset({Outcome.REFUSED}), Blame.DEVICE, "nothing can be written or started in its work folder",
-        "look at the rights of /data/local/tmp and at its SELinux mode", retry=False, health=_NO_DEVICE_FAULT,
-    ),
-    Cause.DEVICE_LACKS: CauseMeaning(
-        25, frozenset({Outcome.REFUSED}), Blame.USER, "it lacks what the engine needs",
-        "see the failed check; choose devices that have it", retry=False, health=_NO_DEVICE_FAULT,
     ),
     Cause.NO_MEMORY: CauseMeaning(
         23, frozenset({Outcome.REFUSED}), Blame.USER, "its memory is too small for the model",

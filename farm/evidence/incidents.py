@@ -70,11 +70,10 @@ def _anr(facts: Facts) -> Found:
 
 def _link(link: Mapping[str, Any]) -> str:
     where = f"{link.get('process') or link.get('pid') or ''} {link.get('thread') or ''}".strip()
-    waits = (
-        f" waits ({link['waits']}) for {link.get('waits_for')}: {str(link.get('why') or 'no line says who has it').removeprefix('- ')}"
-        if link.get("waits")
-        else ""
-    )
+    waits = ""
+    if link.get("waits"):
+        why = str(link.get("why") or "no line says who has it").removeprefix("- ")
+        waits = f" waits ({link['waits']}) for {link.get('waits_for')}: {why}"
     forward = f" in forward pass {link['forward']}" if link.get("forward") else ""
     return f"- {where}{waits}{forward}; at {link.get('at')}"
 
