@@ -36,7 +36,7 @@ def _check(who: Principal, lease: Lease | None, ident: int) -> Lease:
     if lease is None:
         raise _over(ident)
     if not is_own(who, lease.user, lease.team):
-        raise _strangers(lease.user or lease.holder.replace(":", " "))
+        raise _strangers(lease.user or lease.who)
     if lease.reservation_id is None:
         raise PageError(409, "A run holds it", "Cancel the run, or let an operator take it away.", BACK)
     return lease

@@ -132,7 +132,7 @@ def _mine(session: Session, who: Principal, lease_id: int) -> Lease:
         raise ApiError(
             403,
             "not-yours",
-            f"Lease {lease_id} is {lease.user or lease.holder.replace(':', ' ')}'s: ask them, or an operator to preempt.",
+            f"Lease {lease_id} is {lease.user or lease.who}'s: ask them, or an operator to preempt.",
         )
     return lease
 

@@ -82,7 +82,7 @@ def withdraw(reservation: int) -> int:
 def preempt(lease: int, reason: str) -> int:
     """Take a device away from its holder (operators). A job that loses it so keeps its place in the queue."""
     done = connect().post(f"/api/leases/{lease}/preempt", {"reason": reason})
-    note(f"Lease {lease} was taken from {done['user'] or done['holder']}.")
+    note(f"Lease {lease} was taken from {done['user'] or done['holder'].replace(':', ' ')}.")
     return 0
 
 

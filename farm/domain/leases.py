@@ -69,6 +69,11 @@ class Lease:
         return int(self.holder[len(RESERVATION) :]) if self.holder.startswith(RESERVATION) else None
 
     @property
+    def who(self) -> str:
+        """Its holder as people know it."""
+        return held_by(self.holder, self.user, self.team, None)
+
+    @property
     def warn_at(self) -> datetime:
         """When its holder is to be told that the end is near."""
         return self.ends_at - min(WARN_BEFORE, (self.ends_at - self.granted_at) / 4)

@@ -77,11 +77,11 @@ class Reserved:
         with self._work.db.session() as session:
             now = self._work.db.now(session)
             if problem is not None:
-                words = f"not cleaned after {lease.holder}: {problem}"
+                words = f"not cleaned after {lease.who}: {problem}"
                 health = Health.BAD if known else Health.SUSPECT
                 devices.set_health(session, lease.device_id, health, words, "clean", now)
             handover.free(session, lease.id, now, "cleaned" if problem is None else f"quarantined: {problem}")
-        log.info("%s after %s: %s in %.1f s", row.name, lease.holder, problem or "clean", time.monotonic() - began)
+        log.info("%s after %s: %s in %.1f s", row.name, lease.who, problem or "clean", time.monotonic() - began)
         self._ready.discard(lease.id)
         shutil.rmtree(before.parent, ignore_errors=True)
 
@@ -96,7 +96,7 @@ class Reserved:
         """What went wrong; None: the snapshot is written."""
         row = self._row(lease)
         lock = lock_of(self._work, row)
-        if not lock.try_acquire(f"the farm in {self._work.state}, preparing it for {lease.holder}"):
+        if not lock.try_acquire(f"the farm in {self._work.state}, preparing it for {lease.who}"):
             return f"it is held by {lock.holder()}"
         try:
             found = clean.snapshot(device_at(self._work, row))
@@ -116,7 +116,7 @@ class Reserved:
             return f"{row.name} could not be reached for {self._work.settings.clean_wait_s:g} s"
         lock = lock_of(self._work, row)
         try:
-            lock.acquire(_LOCK_S, f"the farm in {self._work.state}, cleaning after {lease.holder}")
+            lock.acquire(_LOCK_S, f"the farm in {self._work.state}, cleaning after {lease.who}")
         except LockBusy as busy:
             return str(busy)
         try:

@@ -13,6 +13,7 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -127,12 +128,17 @@ class Sightings:
             afar = dict(self._afar)
         with self._work.db.read() as session:
             now = self._work.db.now(session)
-            over = [a for a, s in afar.items() if a not in online or rivals.owner(session, s.serial, me, now) is None]
+            over = [a for a, s in afar.items() if a not in online or self._is_over(session, s, now)]
             found = rivals.of_host(session, me, now)
         with self._lock:
             for address in over:
                 self._afar.pop(address, None)
         return found
+
+    def _is_over(self, session: Session, seen: Seen, now: datetime) -> bool:
+        """Whether nobody else has the device any more, or it is known by now to be the very same one."""
+        owner = rivals.owner(session, seen.serial, self._work.settings.host, now)
+        return owner is None or (seen.rival and owner.boot_id == seen.boot_id)
 
     def note_adb(self, trouble: str | None) -> None:
         """Why this host has no adb server now, for those who look at the farm from elsewhere."""

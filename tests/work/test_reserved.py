@@ -118,7 +118,7 @@ def test_a_device_that_cannot_be_cleaned_is_quarantined_and_cleaned_when_it_is_b
     with farm.db.read() as session:
         row = session.get_one(tables.Device, lease.device_id)
     assert row.health == "bad"
-    assert "not cleaned after reservation" in (row.health_reason or "")
+    assert "not cleaned after ann" in (row.health_reason or "")
     assert reserve(farm.db)[1] is None
     farm.fault("R1", "replug")
     again, _ = hold(farm)

@@ -122,6 +122,17 @@ def test_one_device_that_two_hosts_reach_stays_with_the_first(lab: Lab) -> None:
     assert lab.alerts() == []
 
 
+def test_a_device_that_restarted_and_is_reached_by_two_hosts_is_known_again_as_one(lab: Lab) -> None:
+    both(lab)  # lab-1 has not noticed the restart yet: it looks like two devices
+    assert len(lab.alerts()) == 1
+    lab.hosts["lab-1"].phones["usb:1-2"] = Phone(SERIAL, "boot-b")
+    lab.look("lab-1", "usb:1-2")
+    lab.look("lab-2", "usb:1-1")
+    lab.look("lab-1", "usb:1-2")
+    assert lab.row() == ("lab-1", "device")
+    assert lab.alerts() == []
+
+
 def test_a_device_that_moved_to_another_host_is_that_hosts(lab: Lab) -> None:
     lab.plug("lab-1", "boot-a")
     lab.look("lab-1", "usb:1-1")
