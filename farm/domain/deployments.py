@@ -106,7 +106,10 @@ _BY_WORDS: tuple[tuple[re.Pattern[str], Deployment], ...] = tuple(
             r"Exec format error|not executable: \S+ ELF|exit code 126|wrong ELF|illegal instruction",
             Deployment.WRONG_ABI,
         ),
-        (r"out of memory|killed by the system|cannot allocate|allocation .{0,40}refused|bad_alloc", Deployment.OUT_OF_MEMORY),
+        (
+            r"out of memory|killed by the system|cannot allocate|allocation .{0,40}refused|bad_alloc",
+            Deployment.OUT_OF_MEMORY,
+        ),
         (r"not supported|unsupported|cannot run", Deployment.UNSUPPORTED_OPERATOR),
         (r"model file|model metadata|\.gguf|truncat|No such file", Deployment.MODEL),
         (r"Vulkan|OpenCL|\bGPU\b|\bNPU\b|driver", Deployment.DRIVER),

@@ -2,7 +2,8 @@
 
 A cache for keys and values grows too, and is no leak: it grows up to a size that is known (`allowance`), as buffers
 do. So memory counts as leaking when it has grown by more than that since the engine began to compute, and was still
-growing in the last third. The slope is Theil and Sen's (the median of the slopes of all pairs): a few odd samples do not matter.
+growing in the last third. The slope is Theil and Sen's (the median of the slopes of all pairs): a few odd samples do
+not matter.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ MATMUL = (
 )
 INLINED = "native_crash SEGV_MAPERR libllama!ggml_compute_forward_mul_mat libllama!llama_decode"
 TOKENS = "load:tokenizer_lookup_failed llama.cpp error loading model vocabulary: cannot find tokenizer merges"
+WORDS = ["abort", "libllama", "ggml", "decode", "load", "oom", "anr", "#"]
 KILLED = "low_memory_kill com.example.app device is not responding"
 
 
@@ -62,9 +63,7 @@ def test_settling_twice_moves_nothing_more(rows: list[tuple[int, int]], kept: se
     assert all(moved[key] == now[key] for key in keys if now[key] in kept)
 
 
-@given(
-    st.lists(st.lists(st.sampled_from("abort libllama ggml decode load oom anr #".split()), max_size=6), max_size=12)
-)
+@given(st.lists(st.lists(st.sampled_from(WORDS), max_size=6), max_size=12))
 @settings(max_examples=40, deadline=None)
 def test_whatever_the_texts_every_group_has_two_members(texts: list[list[str]]) -> None:
     labels = clusters.group([" ".join(words) for words in texts])
