@@ -8,10 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from farm.adb import precheck
 from farm.adb.device import Device
+from farm.cli.main import main
 from farm.domain.precheck import DeviceState
 from tests.devices import AdbServer, StartVirtualDevice
+from tests.domain.test_precheck import gguf
 
 NONCE = "a1b2"
 
@@ -65,3 +69,45 @@ def test_a_model_that_is_empty_or_not_here(tmp_path: Path) -> None:
     manifest = {"models": {"m": "m.gguf"}, "content": {"m.gguf": {"size": 7}}}
     assert precheck.models_of(manifest, {"m.gguf": str(tmp_path / "m.gguf")})["m.gguf"].wrong == "it is empty"
     assert precheck.models_of(manifest, {})["m.gguf"].size == 7
+
+
+BUNDLE = """
+format: 1
+name: reference
+version: 0.1.0
+adapter: events
+entry: engine
+files: {x86_64: {engine: engine}}
+scripts: [engine]
+models: {tiny: tiny.gguf}
+"""
+
+
+def test_the_doctor_prints_the_list_and_its_exit_code_says_whether_a_job_would_start(
+    virtual_device: StartVirtualDevice,
+    adb_server: AdbServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    running = virtual_device("pixel-8-pro")
+    for name, value in (("FARM_STATE", tmp_path / "none"), ("FARM_ADB_PORT", adb_server.port)):
+        monkeypatch.setenv(name, str(value))
+    for name in ("FARM_URL", "FARM_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("FARM_CREDENTIALS", str(tmp_path / "credentials.json"))
+    (tmp_path / "bundle.yaml").write_text(BUNDLE)
+    (tmp_path / "engine").write_text("#!/system/bin/sh\n")
+    (tmp_path / "engine").chmod(0o755)
+    (tmp_path / "tiny.gguf").write_bytes(gguf())
+    asked = ["doctor", "--device", running.address, "--bundle", str(tmp_path)]
+    assert main([*asked, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["ok"]
+    assert {"ABI", "memory", "tokenizer", "storage"} <= {check["name"] for check in told["checks"]}
+    (tmp_path / "tiny.gguf").write_bytes(gguf()[:-8])
+    assert main(asked) == 3
+    shown = capsys.readouterr().out
+    assert "it is truncated" in shown
+    assert "send the bundle again" in shown
+    assert main(asked[:3]) == 3  # they go together
