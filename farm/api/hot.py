@@ -11,76 +11,31 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections import OrderedDict
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
 from sqlalchemy.orm import Session
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from farm.api.auth import credentials
 from farm.api.context import Context
 from farm.api.errors import ApiError, answer
+from farm.api.hot_requests import Asked, HotRoute, HotWait, first_piece, read_body, route_of, secret_of, wait_of
 from farm.api.json import encode
 from farm.api.lane import Lane
-from farm.api.waiters import MAX_WAIT_S, Waiters
+from farm.api.waiters import Waiters
 from farm.store import people
 from farm.store.audit import Note
 from farm.store.people import Principal
 from farm.store.people import Scope as Right
 
-#: Larger bodies go the ordinary way.
-MAX_BODY = 16 * 1024
-#: A body that does not come goes the ordinary way, which waits longer and says so; seconds.
-BODY_S = 5.0
 #: Tokens that were good lately: only they are let into a write transaction before they are looked up again.
 _KNOWN = 1000
 #: Requests at work at once where writers work beside each other; on SQLite they take turns (`farm.api.lane`).
 _THREADS = 16
 #: Those who read wait for no writer.
 _READERS = 4
-
-
-#: The query of a question that waits, as the command line and programs send it.
-_WAIT = re.compile(rb"wait_s=([0-9]{1,3}(?:\.[0-9]{1,6})?)(&ready=true)?")
-
-
-@dataclass(frozen=True, slots=True)
-class HotWait:
-    """A `GET` that waits: `look` finds the thing of this id (None: there is none), `waits(it, ready)` whether it is to
-    be waited on."""
-
-    path: re.Pattern[str]  # its one group is the id
-    look: Callable[[Session, int], Any]
-    waits: Callable[[Any, bool], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class HotRoute:
-    """A write of this kind. `work` does in the session what the route does: (status, JSON value), or ApiError."""
-
-    path: re.Pattern[str]  # its one group, if any, is the id
-    right: Right
-    action: str
-    body: type[BaseModel] | None
-    work: Callable[[Session, Principal, Note, datetime, Any], tuple[int, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A question that waits, as it came."""
-
-    route: HotWait
-    ident: int
-    wait_s: float
-    ready: bool
 
 
 class Hot:
@@ -103,9 +58,9 @@ class Hot:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"] if scope["type"] == "http" else ""
-        if method == "POST" and (found := self._route(scope)) and (secret := _secret(scope)):
+        if method == "POST" and (found := route_of(self._routes, scope)) and (secret := secret_of(scope)):
             await self._post(scope, receive, send, secret, *found)
-        elif method == "GET" and (wait := self._wait(scope)) and (secret := _secret(scope)):
+        elif method == "GET" and (wait := wait_of(self._waits, scope)) and (secret := secret_of(scope)):
             if not await self._get(scope, send, secret, wait):
                 await self._app(scope, receive, send)
         else:
@@ -114,8 +69,8 @@ class Hot:
     async def _post(
         self, scope: Scope, receive: Receive, send: Send, secret: str, route: HotRoute, ident: str | None
     ) -> None:
-        came, again = await _first(receive)
-        asked = _read(route, ident, came)
+        came, again = await first_piece(receive)
+        asked = read_body(route, ident, came)
         if asked is None:
             await self._app(scope, again, send)
             return
@@ -130,7 +85,7 @@ class Hot:
             return
         await _answer(send, *made)
 
-    async def _get(self, scope: Scope, send: Send, secret: str, asked: _Asked) -> bool:
+    async def _get(self, scope: Scope, send: Send, secret: str, asked: Asked) -> bool:
         """Whether it was answered here: there is such a thing, and the token may see it."""
         route, ident, admitted = asked.route, asked.ident, False
         loop = asyncio.get_running_loop()
@@ -157,21 +112,6 @@ class Hot:
             if secret is not None and self._who(session, Right.READ, secret) is None:
                 return None
             return route.look(session, ident)
-
-    def _route(self, scope: Scope) -> tuple[HotRoute, str | None] | None:
-        for route in self._routes:
-            match = route.path.fullmatch(scope["path"])
-            if match is not None:
-                return route, match.group(1) if match.re.groups else None
-        return None
-
-    def _wait(self, scope: Scope) -> _Asked | None:
-        for route in self._waits:
-            match = route.path.fullmatch(scope["path"])
-            query = _WAIT.fullmatch(scope["query_string"]) if match is not None else None
-            if match is not None and query is not None and float(query[1]) <= MAX_WAIT_S:
-                return _Asked(route, int(match[1]), float(query[1]), query[2] is not None)
-        return None
 
     async def _done(self, route: HotRoute, secret: str, address: str, asked: Any) -> tuple[int, Any] | None:
         """The answer, once what it tells is committed; None: the ordinary way is to refuse it. Raises ApiError."""
@@ -215,14 +155,6 @@ class Hot:
         return who if plain else None
 
 
-def _secret(scope: Scope) -> str | None:
-    """The bearer token of a plain request; None: it goes the ordinary way."""
-    headers = Headers(scope=scope)
-    secret, by_cookie = credentials(headers)
-    plain = headers.get("content-type", "application/json") == "application/json"
-    return None if by_cookie or not secret or not plain or len(secret) > people.MAX_SECRET else secret
-
-
 async def _answer(send: Send, status: int, value: Any) -> None:
     data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     head = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
@@ -233,38 +165,3 @@ async def _answer(send: Send, status: int, value: Any) -> None:
 async def _nothing() -> Message:
     """A `receive` for an answer that asks for no body."""
     return {"type": "http.request", "body": b"", "more_body": False}
-
-
-async def _first(receive: Receive) -> tuple[Message | None, Receive]:
-    """The first piece of the body, and a `receive` that gives it (again) and what follows."""
-    message: Message | None = None
-    task = asyncio.ensure_future(receive())
-    done, _ = await asyncio.wait({task}, timeout=BODY_S)
-    if done:
-        message = task.result()
-    given = False
-
-    async def again() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return await task
-
-    return message, again
-
-
-def _read(route: HotRoute, ident: str | None, came: Message | None) -> tuple[Any] | None:
-    """What is asked for, in a tuple; None where that is not plain to see."""
-    if came is None or came["type"] != "http.request" or came.get("more_body", False):
-        return None
-    body = came.get("body", b"")
-    if len(body) > MAX_BODY:
-        return None
-    if route.body is None:
-        return (int(ident),) if ident is not None and len(ident) <= 18 and int(ident) >= 1 else None
-    try:
-        json.loads(body)  # as strict about JSON as the ordinary way is
-        return (route.body.model_validate_json(body),)
-    except (ValidationError, ValueError, RecursionError):
-        return None

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from farm.api.auth import needs
 from farm.api.context import Audit, Farm, Who
 from farm.api.errors import ApiError
-from farm.api.hot import HotRoute
+from farm.api.hot_requests import HotRoute
 from farm.api.json import encode
 from farm.domain.leases import HEARTBEAT, LONGEST, CannotExtend, Lease
 from farm.store import leases

@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from farm.api.auth import needs
 from farm.api.context import Audit, Context, Farm, Who
 from farm.api.errors import ApiError, not_found
-from farm.api.hot import HotRoute, HotWait
+from farm.api.hot_requests import HotRoute, HotWait
 from farm.api.json import encode
 from farm.api.waiters import MAX_WAIT_S, Waiters
 from farm.domain.leases import LONGEST_ASKED, SHORTEST_ASKED

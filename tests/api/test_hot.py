@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from farm.api import hot
+from farm.api.hot_requests import HotRoute, HotWait
 from farm.store.people import Scope
 from tests.api.test_leases import add_device, see
 from tests.served import Served, serve
@@ -29,7 +30,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     plain = hot.Hot._work
 
-    def work(self: hot.Hot, session: Session, route: hot.HotRoute, *rest: Any) -> Any:
+    def work(self: hot.Hot, session: Session, route: HotRoute, *rest: Any) -> Any:
         made = plain(self, session, route, *rest)
         if made is not None:
             found.append(route.action)
@@ -96,7 +97,7 @@ def test_a_question_that_waits_is_answered_as_its_route_answers_it(
     found: list[int] = []
     plain = hot.Hot._look
 
-    def look(self: hot.Hot, route: hot.HotWait, secret: str | None, ident: int) -> Any:
+    def look(self: hot.Hot, route: HotWait, secret: str | None, ident: int) -> Any:
         found.append(ident)
         return plain(self, route, secret, ident)
 
