@@ -34,7 +34,8 @@ from sqlalchemy import select
 from benchmarks import logs
 from engine import build
 from farm.domain.journal import Record
-from farm.evidence.auto import Auto, Log
+from farm.evidence.auto import Auto
+from farm.evidence.log import Log
 from farm.store import results, series, tables
 from farm.store.db import Database, sqlite_url
 from farm.store.reads import attempts as reads

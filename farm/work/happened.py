@@ -18,9 +18,9 @@ from farm.domain.journal import clip
 from farm.domain.outcomes import Phase
 from farm.domain.precheck import predict
 from farm.evidence import growth, incidents, signature
-from farm.evidence.auto import PIECE, Log
 from farm.evidence.collect.log_marks import boot_of, clock_of
 from farm.evidence.lines import Facts
+from farm.evidence.log import PIECE, Log
 from farm.store import clusters, series, tables
 from farm.store.bus import touch
 from farm.work.files import LOGCAT

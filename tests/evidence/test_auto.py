@@ -11,8 +11,9 @@ import pytest
 
 from farm.cli.main import main
 from farm.evidence import engines
-from farm.evidence.auto import PIECE, Auto, Log
+from farm.evidence.auto import Auto
 from farm.evidence.lines import Facts
+from farm.evidence.log import PIECE, Log
 from tests.evidence.samples import FOLDER, core_of, missing, one, samples, text_of
 
 #: adb's own words without a list are its errors; boot messages that tell nothing are nobody's.

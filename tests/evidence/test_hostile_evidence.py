@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from farm.evidence.auto import Auto, Log
+from farm.evidence.auto import Auto
+from farm.evidence.log import Log
 from farm.evidence.registry import KINDS, parse
 from tests.evidence.samples import core_of, missing, samples, text_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farm.evidence.auto import Log
+from farm.evidence.log import Log
 from farm.evidence.needles import Needles
 from farm.evidence.registry import KINDS
 
