@@ -103,6 +103,30 @@ class FoldedAndFresh(RuleBasedStateMachine):
             self.happens(DeviceSeen(free))
 
     @rule(data=st.data())
+    def passes_to_who_counts_elsewhere(self, data: st.DataObject) -> None:
+        """The quota has room again though the device is as busy as before."""
+        counted = sorted(d.id for d in self.devices.values() if d.holder and d.accounts)
+        if counted:
+            device = replace(
+                self.devices[data.draw(st.sampled_from(counted))], holder="reservation:9", why="", accounts=()
+            )
+            self.devices[device.id] = device
+            self.happens(DeviceSeen(device))
+
+    @rule(forgotten=st.booleans())
+    def the_better_device_goes(self, forgotten: bool) -> None:
+        """Who avoids one device waits for another; when that one goes, the avoided one will do."""
+        busy = cases.device(9, "C", holder="attempt:1")
+        self.is_seen(busy)
+        self.arrive([(cases.job(50, "soc=C", avoid=frozenset([8])), None)])
+        self.is_seen(cases.device(8, "C"))
+        if forgotten:
+            del self.devices[9]
+            self.happens(DeviceForgotten(9))
+        else:
+            self.is_seen(replace(busy, hold="paused"))
+
+    @rule(data=st.data())
     def is_forgotten(self, data: st.DataObject) -> None:
         if len(self.devices) > 3:
             device_id = data.draw(st.sampled_from(sorted(self.devices)))
