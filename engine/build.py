@@ -97,7 +97,7 @@ def content_hash(source_identity: str) -> str:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """One build per folder at a time; others wait. The lock falls with its process."""
+    """One at a time in this folder; others wait. The lock falls with its process."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -151,11 +151,11 @@ def build(flavour_name: str, out: Path, jobs: int, say: sources.Say) -> Built:
     """Builds one flavour below `out`. Errors: SourceError, ToolchainError, BuildError."""
     flavour = FLAVOURS[flavour_name]
     begin = time.monotonic()
-    with locked(out):
+    with locked(out):  # what all flavours share
         source = sources.ensure(say)
         tools = toolchain.find_toolchain(flavour.abi, out / "toolchain")
-        folder = out / f"{flavour.name}-{tools.name}"
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = out / f"{flavour.name}-{tools.name}"
+    with locked(folder):
         content = content_hash(source.identity)
         configure = [tools.cmake, "-S", str(HERE), "-B", str(folder), *tools.cmake_arguments()]
         configure += [f"-DCMAKE_BUILD_TYPE={flavour.build_type}", f"-DGGML_SOURCE={source.ggml}"]
@@ -165,10 +165,8 @@ def build(flavour_name: str, out: Path, jobs: int, say: sources.Say) -> Built:
         configure += [f"-DFARM_SANITIZE={'ON' if flavour.sanitize else 'OFF'}"]
         run_tool(configure, PROJECT, say)
         compile_targets(tools, folder, jobs, PROGRAMS, say)
-        programs = {name: folder / name for name in PROGRAMS}
-        return Built(
-            flavour.name, flavour.abi, tools.name, tools.version(), content, time.monotonic() - begin, programs
-        )
+    programs = {name: folder / name for name in PROGRAMS}
+    return Built(flavour.name, flavour.abi, tools.name, tools.version(), content, time.monotonic() - begin, programs)
 
 
 def printer(begin: float) -> sources.Say:
