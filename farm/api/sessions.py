@@ -107,7 +107,8 @@ def failed(farm: Context, throttle: Throttle, request: Request, way: str, why: s
     throttle.failed(address)
     now = farm.now()
     with farm.db.session() as session:
-        audit.record(session, None, "login.fail", way, {"why": why or "it is unknown, used up or revoked"}, address, now)
+        told = {"why": why or "it is unknown, used up or revoked"}
+        audit.record(session, None, "login.fail", way, told, address, now)
 
 
 def refuse_guessing(throttle: Throttle, request: Request) -> None:

@@ -157,11 +157,7 @@ def availability(device: DeviceFacts, now: datetime) -> tuple[Availability, str]
             said = "two devices answer with its serial number: neither is used"
         return Availability.NOT_READY, f"{said}{_held(device)}"
     if device.lease_holder is not None:
-        if device.lease_released:
-            return Availability.CLEANING, "being cleaned after its last holder"
-        if device.lease_holder.startswith("reservation:"):
-            return Availability.RESERVED, holder_words(device)
-        return Availability.RUNNING, holder_words(device)
+        return _leased(device)
     if device.host_unready is not None:
         return Availability.NOT_READY, f"its host {device.host} is not ready: {device.host_unready}"
     unready = why_not_ready(device.readiness, now)
@@ -170,6 +166,14 @@ def availability(device: DeviceFacts, now: datetime) -> tuple[Availability, str]
     if device.health in (Health.SUSPECT, Health.BAD):  # bad until a time that has passed: looked at before use
         return Availability.CHECKING, device.health_reason or "checked before its next use"
     return Availability.READY, "ready"
+
+
+def _leased(device: DeviceFacts) -> tuple[Availability, str]:
+    if device.lease_released:
+        return Availability.CLEANING, "being cleaned after its last holder"
+    if (device.lease_holder or "").startswith("reservation:"):
+        return Availability.RESERVED, holder_words(device)
+    return Availability.RUNNING, holder_words(device)
 
 
 def _away(device: DeviceFacts, now: datetime) -> str:

@@ -15,7 +15,8 @@ LOST = (2, 0.05)  # so many, and so much of the devices
 def why_give_up(*, errors: int, tests: int, lost: int, devices: int) -> str | None:
     """Why the run stops trying, None: it goes on. `lost` counts devices, not attempts."""
     if errors > ERRORS[0] + ERRORS[1] * tests:
-        return f"{count(errors, 'error')} over {count(tests, 'test')} are more than {ERRORS[0]} and {ERRORS[1]:.0%} of the tests"
+        found = f"{count(errors, 'error')} over {count(tests, 'test')}"
+        return f"{found} are more than {ERRORS[0]} and {ERRORS[1]:.0%} of the tests"
     if lost > LOST[0] + LOST[1] * devices:
         return f"{lost} of {count(devices, 'device')} were lost, more than {LOST[0]} and {LOST[1]:.0%} of the devices"
     return None
