@@ -15,6 +15,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from farm.store import clusters
 from farm.store import tables as t
 from farm.store.db import Database, sqlite_url
 from tests.dashboard.seed_parts import SUITES, add_tests, digest, evidence, measurements, phases
@@ -67,6 +68,10 @@ def seed(session: Session, now: datetime) -> None:
     _cancelled(session, devices[3], now - timedelta(minutes=30))
     _running(session, devices[:3], now)
     _queued(session, devices[5], now - timedelta(minutes=4))
+    session.flush()
+    clusters.sign_old(session)
+    for attempt in session.query(t.Attempt).filter(t.Attempt.outcome.in_(["passed", "crashed"])):
+        attempt.deployment = "ok" if attempt.outcome == "passed" else "other"
 
 
 def _bundle(name: str, version: str, sha: str | None, at: datetime) -> dict[str, Any]:

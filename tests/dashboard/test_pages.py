@@ -31,6 +31,9 @@ PAGES = {
     "live attempt": "/attempts/23?log=logcat",
     "device": "/devices/husky-v1",
     "unlisted device": "/devices/R5CT20ZZZZ",
+    "failures": "/failures",
+    "deployments": "/failures/deployments",
+    "a fault": "/failures/1",
     "gone": "/runs/4242",
 }
 
