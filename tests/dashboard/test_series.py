@@ -1,4 +1,4 @@
-"""What a device did meanwhile, on the attempt's page: the few curves at once, the many on demand, and what is missing."""
+"""What a device did meanwhile, on the attempt's page: few curves at once, many on demand, and what is missing."""
 
 from __future__ import annotations
 
