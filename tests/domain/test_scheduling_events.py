@@ -126,6 +126,14 @@ class FoldedAndFresh(RuleBasedStateMachine):
         else:
             self.is_seen(replace(busy, hold="paused"))
 
+    @rule()
+    def the_only_device_goes(self) -> None:
+        """A retry that has waited long gives up with it."""
+        self.is_seen(cases.device(10, "D", holder="attempt:1"))
+        self.arrive([(cases.job(51, "soc=D", lost_at=cases.NOW - timedelta(hours=1)), None)])
+        del self.devices[10]
+        self.happens(DeviceForgotten(10))
+
     @rule(data=st.data())
     def is_forgotten(self, data: st.DataObject) -> None:
         if len(self.devices) > 3:
@@ -149,6 +157,8 @@ class FoldedAndFresh(RuleBasedStateMachine):
         assert {d.id: (d.idle, d.holder) for d in self.folded.fleet.devices.values()} == {
             d.id: (d.idle, d.holder) for d in self.devices.values()
         }
+        unpinned = {wish: demand for wish, demand in self.folded.demands.items() if wish[0] is None}
+        assert self.folded.shared == unpinned  # nothing is kept of those who have gone
         queued = sum(len(group.places) for group in self.folded.all_groups())
         assert queued + len(self.folded.later) == len(self.jobs)
 
