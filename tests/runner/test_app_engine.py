@@ -19,7 +19,7 @@ from runner.bench import bundle_on_device
 from runner.engines.app import AppAdapter
 from runner.engines.base import AppNotResponding, EngineCrashed, EngineExit, EngineRequest
 from runner.engines.process import Runner
-from tests.runner.attempts import Attempts
+from tests.runner.attempts import Attempts, write_pack
 from tests.runner.test_engines import Ear
 from virtual import fleet
 
@@ -150,6 +150,27 @@ def test_an_apk_for_another_abi_is_refused_by_the_device_with_its_words(
     adapter = AppAdapter(adapter._runner, replace(adapter._bundle, files=other))
     with pytest.raises(EngineExit, match="INSTALL_FAILED_NO_MATCHING_ABIS"):
         adapter.run(ASKED, 30.0)
+
+
+SUITE = """
+def test_app(engine):
+    result = engine.run(prompt_tokens=8, n_predict=400, repeat=60, extra=("-e", "ignore_eos", "true"))
+    assert engine.adapter == "app"
+    assert result.figure("decode_rate")
+"""
+
+
+def test_an_attempt_with_an_app_has_its_memory_and_leaves_no_package(
+    app: Make, attempts: Attempts, phone: fleet.Running, app_manifest: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    manifest = app_manifest[1]
+    bundle = {"adapter": "app", "entry": "app.apk", "manifest": manifest, "device_dir": TARGET}
+    pack = write_pack(tmp_path / "pack", {"s/test_app.py": SUITE})
+    attempt = attempts.make(phone, pack, "s", bundle=bundle)
+    assert attempt.run().fields["outcome"] == "passed"
+    assert max(v for record in attempt.records("series", name="engine_rss") for v in record.fields["values"]) > 1
+    assert any(record.fields["name"] == "decode" for record in attempt.records("stage"))
+    assert attempts.device(phone).shell("pm list packages -3").stdout == ""
 
 
 def test_an_entry_that_is_no_archive_is_refused_before_anything_is_sent(
