@@ -17,7 +17,10 @@ from pathlib import Path
 
 from tests.chaos.faults import FAULTS, blames
 from tests.chaos.gates import STEPS
-from tests.chaos.waves import Row
+from tests.chaos.waves import FARM, Row
+
+#: Of what is wrong with the whole farm so many characters are told.
+_WORDS = 300
 
 _HEAD = """# Chaos
 
@@ -80,7 +83,13 @@ def text(rows: dict[tuple[str, str], Row]) -> str:
         cells = [cell(rows.get((fault.name, step.value))) for step in STEPS]
         whose = ", ".join(sorted(blame.value for blame in blames(fault))) or "nobody: no attempt ends by it"
         lines.append(f"| `{fault.name}`: {fault.words} | {whose} | " + " | ".join(cells) + " |")
-    return head + "\n".join(lines) + "\n"
+    return head + "\n".join([*lines, *_farm_wide(rows)]) + "\n"
+
+
+def _farm_wide(rows: dict[tuple[str, str], Row]) -> list[str]:
+    """What is wrong with the farm as a whole belongs to no step."""
+    found = [(row.fault, words) for row in rows.values() if row.step == FARM for words in row.wrong]
+    return ["", *(f"✗ `{fault}`: {words[:_WORDS]}" for fault, words in found)] if found else []
 
 
 def main(arguments: list[str]) -> int:

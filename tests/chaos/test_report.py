@@ -11,7 +11,7 @@ from farm.domain.outcomes import Blame
 from tests.chaos import report
 from tests.chaos.faults import FAULTS, blames
 from tests.chaos.gates import STEPS
-from tests.chaos.waves import Row
+from tests.chaos.waves import FARM, Row
 
 PASSED = ("passed", None, "nobody")
 LOST = ("device-lost", "gone", "device")
@@ -34,6 +34,16 @@ def test_the_last_row_of_a_pair_counts_and_what_is_wrong_is_marked(
     assert report.cell(found["unplugged", "settle"]).startswith("✗ ")
     assert report.cell(found.get(("unplugged", "verdict"))) == "not run"
     assert report.text(found).count("\n| `") == len(FAULTS)
+
+
+def test_what_is_wrong_with_the_whole_farm_is_told_until_a_later_wave_is_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHAOS_RESULTS", str(tmp_path / "chaos.jsonl"))
+    report.keep([row("deploy", PASSED), row(FARM, wrong=("leases 1 and 2 overlap on one device",))])
+    assert report.text(report.read()).endswith("\n✗ `unplugged`: leases 1 and 2 overlap on one device\n")
+    report.keep([row("deploy", PASSED), row(FARM)])
+    assert "✗ `unplugged`" not in report.text(report.read())
 
 
 def test_there_are_at_least_twenty_faults_for_each_of_the_seven_steps() -> None:

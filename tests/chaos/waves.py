@@ -26,6 +26,8 @@ from tests.chaos.gates import AFTER, BEFORE, STEPS
 from tests.waiting import eventually
 
 TESTS = [f"chaos/test_chaos.py::test_step[{n}]" for n in range(4)]
+#: In the place of a step: what was seen of the farm as a whole.
+FARM = "farm"
 #: Generous: seven attempts at once on two loaded cores, and a device that has to be found, rested and cleaned.
 LONG_S = 300.0
 
@@ -87,7 +89,7 @@ def waves(lab: ChaosLab, parts: Sequence[tuple[Fault, Sequence[Case]]], seed: st
     wrong = _farm_wide(lab)
     if bystander is not None:
         wrong += _unspoilt(lab, bystander, "the bystander")
-    return rows + ([Row("+".join(f.name for f, _ in parts), "farm", "", seed, "", (), tuple(wrong))] if wrong else [])
+    return [*rows, Row("+".join(f.name for f, _ in parts), FARM, "", seed, "", (), tuple(wrong))]
 
 
 def _over(moment: float) -> bool:
