@@ -65,6 +65,7 @@ def test_a_scarce_device_that_becomes_free_goes_to_who_can_use_no_other() -> Non
 
 def test_without_other_wishes_the_type_that_there_is_most_of_is_taken_first() -> None:
     devices = [device(1, type="rare"), device(2, type="common"), device(3, type="common")]
+    devices += [device(n, type="rare", state=Availability.GONE) for n in (4, 5)]  # many, and none of them works
     assert granted(plan(NOW, devices, [job(1)])[1]) == {1: 2}
 
 

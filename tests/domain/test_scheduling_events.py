@@ -26,6 +26,7 @@ from farm.domain.scheduling import (
     build,
     plan,
 )
+from farm.domain.scheduling.index import wish_of
 from tests.domain import scheduling_cases as cases
 
 
@@ -113,18 +114,18 @@ class FoldedAndFresh(RuleBasedStateMachine):
             self.devices[device.id] = device
             self.happens(DeviceSeen(device))
 
-    @rule(forgotten=st.booleans())
-    def the_better_device_goes(self, forgotten: bool) -> None:
+    @rule(how=st.sampled_from(["forgotten", "paused", "another"]))
+    def the_better_device_goes(self, how: str) -> None:
         """Who avoids one device waits for another; when that one goes, the avoided one will do."""
         busy = cases.device(9, "C", holder="attempt:1")
         self.is_seen(busy)
         self.arrive([(cases.job(50, "soc=C", avoid=frozenset([8])), None)])
         self.is_seen(cases.device(8, "C"))
-        if forgotten:
+        if how == "forgotten":
             del self.devices[9]
             self.happens(DeviceForgotten(9))
         else:
-            self.is_seen(replace(busy, hold="paused"))
+            self.is_seen(replace(busy, hold="paused") if how == "paused" else cases.device(9, "E", holder="attempt:1"))
 
     @rule()
     def the_only_device_goes(self) -> None:
@@ -157,6 +158,7 @@ class FoldedAndFresh(RuleBasedStateMachine):
         assert {d.id: (d.idle, d.holder) for d in self.folded.fleet.devices.values()} == {
             d.id: (d.idle, d.holder) for d in self.devices.values()
         }
+        assert self.folded.demands.keys() == {wish_of(job) for job in self.jobs.values()}
         unpinned = {wish: demand for wish, demand in self.folded.demands.items() if wish[0] is None}
         assert self.folded.shared == unpinned  # nothing is kept of those who have gone
         queued = sum(len(group.places) for group in self.folded.all_groups())
