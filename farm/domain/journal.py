@@ -17,7 +17,7 @@ not know and keep records of kinds that they do not know.
 | test_end    | test, outcome (TestOutcome), duration_s, message?, detail? (bounded text), cause? (Outcome)         |
 | measurement | test, device, name, unit, better, values, marks, labels                                             |
 | series      | test?, device, name, unit, t [s, mono], values                                                      |
-| sampler     | device, via (tool, shell), hz, absent {series: reason}, why? (there is no tool): how the device is sampled |
+| sampler     | device, via (tool, shell), hz, absent {series: reason}, why? (there is no tool)                     |
 | stage       | test?, device, name, began (mono), dur_s, counters {}                                               |
 | incident    | test?, device, class, summary, evidence? (bounded text), artifact?, count? (so many more of these)    |
 | artifact    | test?, device?, name, path (below the attempt's folder), bytes, sha256, media_type                  |
