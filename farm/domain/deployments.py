@@ -157,12 +157,14 @@ def _of_cause(outcome: Outcome, cause: Cause | None, words: str) -> Deployment |
 
 def _of_failure(failure: Failure) -> Deployment | None:
     """None: it did not happen while loading."""
+    if _NOT_STARTED.search(failure.words):
+        return _by_words(failure.words)
     by_class = next((found for pattern, found in _BY_CLASS if pattern.match(failure.klass)), None)
     if failure.klass.startswith("load:"):
         return by_class or Deployment.OTHER
     if by_class is Deployment.MISSING_LIBRARY:
         return by_class
-    if not (_LOADING.search(failure.words) or _NOT_STARTED.search(failure.words)):
+    if not _LOADING.search(failure.words):
         return None
     if failure.klass == "hang" or re.search(r"silent for|not done after", failure.words):
         return Deployment.LOAD_TIMEOUT

@@ -164,6 +164,12 @@ def _anr(lines: Sequence[str]) -> Signature | None:
     return of_anr(found[0]) if found else None
 
 
+def _linker(lines: Sequence[str]) -> Signature | None:
+    """A program that the linker refused said nothing of a model."""
+    found = feed_all(CrashParser(), lines)["incidents"]
+    return next((of_crash(one) for one in found if one["class"] in ("dlopen_failed", "linker_namespace")), None)
+
+
 def _load(lines: Sequence[str]) -> Signature | None:
     facts = feed_all(ModelLoad(), lines)
     return of_load(facts) if facts["error"] else None
@@ -178,7 +184,7 @@ def _python(lines: Sequence[str]) -> Signature | None:
 _LOOKS = {
     "engine-crashed": (_crash,),
     "engine-killed": (_crash,),
-    "engine-failed": (_load, _crash),
+    "engine-failed": (_linker, _load, _crash),
     "engine-hung": (_hang,),
     "anr": (_anr,),
     "farm-error": (_python,),

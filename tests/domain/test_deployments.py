@@ -24,6 +24,12 @@ LOADING = "the engine ended with an error in stage load.open: "
         (Failure("load:op_not_supported_for_hal", "x"), Deployment.UNSUPPORTED_OPERATOR),
         (Failure("load:permission_denied", "x"), Deployment.PERMISSION),
         (Failure("load:something_new", "x"), Deployment.OTHER),
+        (
+            Failure(
+                "load:model_file_not_found", "exit code 127: error while loading shared libraries: libx.so: cannot open"
+            ),
+            Deployment.MISSING_LIBRARY,
+        ),
         (Failure("dlopen_failed", "the engine ended with exit code 1"), Deployment.MISSING_LIBRARY),
         (Failure("hang", "the engine was silent for 30 s in stage load.map"), Deployment.LOAD_TIMEOUT),
         (
