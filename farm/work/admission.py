@@ -91,7 +91,7 @@ def _form(request: RunRequest) -> None:
     if request.mode not in ("each", "any", "shard"):
         raise Refused("unknown-mode", f"mode {request.mode!r} is none of each, any, shard")
     if request.mode == "shard" and not 2 <= request.shards <= MAX_SHARDS:
-        raise Refused("bad-shards", f"{request.shards} parts: split the tests into 2 to {MAX_SHARDS}")
+        raise Refused("bad-shards", f"shards={request.shards}: split the tests into 2 to {MAX_SHARDS} parts")
     if len(json.dumps(dict(request.params), default=str)) > MAX_PARAMS:
         raise Refused("params-too-long", f"params are longer than {MAX_PARAMS} characters")
 

@@ -110,8 +110,6 @@ def fleet(session: Session, now: datetime) -> Fleet:
     return Fleet(now, found, hosts, dict(counts), _queue(session), needs, strangers, errors, alerts)
 
 
-
-
 def _is_away(host: tables.Host, now: datetime) -> bool:
     return host.lost_at is not None or is_silent(host.seen_at, now)
 
