@@ -31,16 +31,19 @@ class InventoryKeeper:
         self._auto: dict[str, tuple[Mapping[str, str], Mapping[str, str]]] = {}  # serial → properties, labels
 
     def poll(self) -> bool:
-        """Look at the file; True when a new inventory came into force."""
+        """Look at the file; True when a new inventory came into force.
+
+        A farm may begin without a file: its inventory is empty. A file that was there and has gone is a wrong one.
+        """
         try:
             status = self._path.stat()
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-        except FileNotFoundError:
-            stamp = (0, 0, 0)
+        except OSError as error:
+            stamp = (0, 0, -(error.errno or 1))
         if stamp == self._stamp:
             return False
         first, self._stamp = self._stamp is None, stamp
-        found = self._read() if stamp != (0, 0, 0) else Inventory()
+        found = self._read(first)
         if isinstance(found, list):
             self._report(found)
             return first and self._apply(Inventory())
@@ -67,9 +70,12 @@ class InventoryKeeper:
         of_type = {"type_name": kind.name, "kind": kind.kind, **kind.labels} if kind else {}
         row.labels = base | of_type | dict(entry.labels if entry else {})
 
-    def _read(self) -> Inventory | list[InventoryError]:
+    def _read(self, first: bool) -> Inventory | list[InventoryError]:
         try:
             return parse(self._path.read_text())
+        except FileNotFoundError:
+            remedy = "put it back, or leave a file with `devices: []` for an empty inventory"
+            return Inventory() if first else [InventoryError(0, f"is gone from {self._path.parent}: {remedy}")]
         except (OSError, UnicodeDecodeError) as error:
             return [InventoryError(0, f"cannot be read: {error}")]
 

@@ -123,3 +123,32 @@ def test_no_file_is_an_empty_inventory(db: Database, tmp_path: Path) -> None:
     add_device(db, "d1")
     assert InventoryKeeper(db, tmp_path / "none.yaml", "local").poll()
     assert not rows(db)["d1"].listed
+
+
+def test_a_file_that_is_gone_changes_nothing_and_says_so_until_it_is_back(
+    db: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "farm.work.inventory")
+    add_device(db, "d1")
+    path = tmp_path / "devices.yaml"
+    path.write_text("virtual: true\n" + FILE)
+    keeper = InventoryKeeper(db, path, "local")
+    keeper.poll()
+    path.rename(tmp_path / "devices.yaml.bak")
+    assert not keeper.poll()
+    assert (rows(db)["d1"].name, rows(db)["d1"].listed, keeper.current.virtual) == ("husky-v1", True, True)
+    assert [f"devices.yaml: is gone from {tmp_path}: put it back" in line for line in errors(db)] == [True]
+    assert caplog.messages[-1].endswith("stays in force)")
+    path.write_text(FILE.replace("serial: d1", "serail: d1"))
+    assert not keeper.poll()
+    assert "unknown key 'serail'" in errors(db)[0]
+    assert rows(db)["d1"].name == "husky-v1"
+    path.write_text(FILE + "\n")
+    assert keeper.poll()
+    assert errors(db) == []
+    assert caplog.messages[-1] == "devices.yaml is right again, and in force"
+    path.unlink()
+    path.mkdir()
+    assert not keeper.poll()
+    assert "cannot be read" in errors(db)[0]
+    assert rows(db)["d1"].name == "husky-v1"
