@@ -77,6 +77,13 @@ def test_every_command_explains_itself(tmp_path: Path, name: str) -> None:
     assert shown.out.startswith(f"Usage: farm {name}")
 
 
+def test_the_package_is_the_command_too(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "farm", "devcies"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "did you mean devices" in done.stderr
+
+
 def test_the_version_is_told(tmp_path: Path) -> None:
     assert farm("--version", state=tmp_path).out.startswith("farm 0.")
 
