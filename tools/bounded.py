@@ -45,15 +45,20 @@ def run(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     words: Words = last_line,
+    silent: str = "",
 ) -> None:
     """Run `command`; its output goes to `log`. After a network failure it is tried again, `tries` times in all.
 
-    While it takes long, `words` of its output tell what it is at.
+    While it takes long, `words` of its output tell what it is at; `silent` does while it has printed nothing. Left out:
+    the command itself.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     line = [str(word) for word in command]
+    still = silent or f"running {' '.join((Path(line[0]).name, *line[1:]))[:80]}, which has printed nothing yet"
     for attempt in range(1, tries + 1):
-        code = _run_once(line, limit_s, log, cwd, env, Ticker(step, words, began=_STARTED))
+        code = _run_once(
+            line, limit_s, log, cwd, env, Ticker(step, lambda output: words(output) or still, began=_STARTED)
+        )
         if code == 0:
             return
         output = log.read_text(errors="replace")

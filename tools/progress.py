@@ -52,9 +52,9 @@ class Ticker:
 
 
 def last_line(output: str) -> str:
-    """The last line that says something, printable and at most 100 characters."""
+    """The last line that says something, printable and at most 100 characters; empty while none does."""
     lines = (" ".join(re.sub(r"[^ -~]", " ", line).split()) for line in reversed(output[-8000:].splitlines()))
-    return next((line[:100] for line in lines if line), "at work")
+    return next((line[:100] for line in lines if line), "")
 
 
 def pip_words(total: int, installed: Callable[[], int]) -> Words:
@@ -62,10 +62,10 @@ def pip_words(total: int, installed: Callable[[], int]) -> Words:
 
     def words(output: str) -> str:
         if "\nInstalling collected packages" in output:
-            return f"installing, {min(installed(), total)} of {total} packages in place"
+            return f"2/2 installing, {min(installed(), total)} of {total} packages in place"
         fetched = _COLLECTING.findall(output)
         if fetched:
-            return f"fetching {min(len(fetched), total)} of {total} packages: {fetched[-1]}"
-        return f"asking for {total} packages"
+            return f"1/2 fetching {min(len(fetched), total)} of {total} packages: {fetched[-1]}"
+        return f"1/2 fetching, asking for {total} packages"
 
     return words

@@ -139,7 +139,8 @@ def environment(stamps: Stamps) -> None:
         python = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
         maker = python if python.exists() else Path(sys.executable)
         clear = ["--clear"] if VENV.exists() else []
-        run("environment", [maker, "-m", "venv", *clear, VENV], limit_s=180, log=LOGS / "venv.log")
+        making = "making .venv, pip within it (it prints nothing meanwhile)"
+        run("environment", [maker, "-m", "venv", *clear, VENV], limit_s=180, log=LOGS / "venv.log", silent=making)
         base = key_of(str(ROOT), os.path.realpath(VENV / "bin" / "python"))
     if not stamps.fits("venv", base):
         stamps.set("venv", base)

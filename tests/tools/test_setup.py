@@ -93,7 +93,7 @@ def test_a_command_that_takes_long_tells_what_it_is_at(
         kwargs={"limit_s": 60, "log": log, "words": progress.pip_words(112, lambda: 0)},
     )
     running.start()
-    said = "environment: fetching 1 of 112 packages: numpy"
+    said = "environment: 1/2 fetching 1 of 112 packages: numpy"
     eventually(lambda: stream.getvalue().count(said) >= 2, what="the command to be told of twice")
     go_on.touch()
     running.join()
@@ -110,15 +110,32 @@ def test_a_log_gets_few_lines_and_a_terminal_many() -> None:
 def test_the_words_for_pip_go_from_fetching_to_installing() -> None:
     words = progress.pip_words(3, lambda: 2)
     output = "Looking in links: somewhere\n"
-    assert words(output) == "asking for 3 packages"
+    assert words(output) == "1/2 fetching, asking for 3 packages"
     output += "Collecting a==1 (from -r lock)\n  Downloading a-1.whl\nCollecting b-c==2\n"
-    assert words(output) == "fetching 2 of 3 packages: b-c"
-    assert words(output + "\nInstalling collected packages: a, b-c, d\n") == "installing, 2 of 3 packages in place"
+    assert words(output) == "1/2 fetching 2 of 3 packages: b-c"
+    assert words(output + "\nInstalling collected packages: a, b-c, d\n") == "2/2 installing, 2 of 3 packages in place"
 
 
 def test_what_a_command_prints_does_not_steer_the_terminal() -> None:
     assert progress.last_line("Unpacking x\n\x1b[31m\x07bad \x9b5n\n\n") == "[31m bad 5n"
-    assert progress.last_line("") == "at work"
+    assert progress.last_line("") == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "said"), [({}, "running sh -c while [ ! -e "), ({"silent": "making .venv"}, "step: making .venv …")]
+)
+def test_a_command_that_prints_nothing_is_told_by_what_it_is(
+    more: dict[str, str], said: str, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, go_on = io.StringIO(), tmp_path / "go-on"
+    monkeypatch.setattr(progress, "LOG_S", 0.05)
+    monkeypatch.setattr(sys, "stderr", stream)
+    line = ["/bin/sh", "-c", f"while [ ! -e {go_on} ]; do sleep 0.05; done"]
+    running = threading.Thread(target=bounded.run, args=("step", line), kwargs={"limit_s": 60, "log": log, **more})
+    running.start()
+    eventually(lambda: said in stream.getvalue(), what="the silent command to be told of")
+    go_on.touch()
+    running.join()
 
 
 @pytest.fixture
