@@ -17,6 +17,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -63,10 +64,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A farm by its base URL and a token."""
+    """A farm by its base URL and a token. `remedy`: what to do when it does not answer."""
 
     url: str
     token: str
+    remedy: str = "start one with `farm up`"
 
     def get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
         return self._json("GET", path + _query(query))
@@ -129,7 +131,7 @@ class Client:
             yield answer
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise Unreachable(f"no farm answers at {self.url}: {reason}", "start one with `farm up`") from error
+            raise Unreachable(f"no farm answers at {self.url}: {reason}", self.remedy) from error
         finally:
             connection.close()
 
@@ -152,9 +154,7 @@ def connect(settings: Settings | None = None) -> Client:
         current = None if os.environ.get("FARM_STATE") else _current()
         if current is not None:
             return Client(current.url, token or current.token)
-        raise Unreachable(
-            f"no farm runs here (nothing in {settings.state})", "start one with `farm up`, or see `farm demo`"
-        )
+        raise Unreachable(f"no farm runs here (nothing in {settings.state})", start_words(settings))
     try:
         token = token or settings.token_file.read_text().strip()
     except OSError as error:
@@ -162,7 +162,25 @@ def connect(settings: Settings | None = None) -> Client:
             f"the local token {settings.token_file} cannot be read: {error.strerror}",
             "ask the user who runs the farm, or export FARM_TOKEN=…",
         ) from None
-    return Client(str(server["url"]), token)
+    return Client(str(server["url"]), token, start_words(settings))
+
+
+def start_words(settings: Settings) -> str:
+    """How to start the farm of the state folder: a demo's that is not up is still there, and `farm up` is another's."""
+    usual = load().state
+    demo = settings.state if settings.state != usual else usual / "demo"
+    held = "" if os.environ.get("FARM_STATE") or not _holds_farm(demo) else f"`farm up --state {_short(demo)}`"
+    if held and (settings.state != usual or not _holds_farm(usual)):
+        return f"start it again with {held}"
+    return f"start one with `farm up`, or {f'the demo again with {held}' if held else 'see `farm demo`'}"
+
+
+def _holds_farm(state: Path) -> bool:
+    return (state / "farm.sqlite").exists()
+
+
+def _short(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _kept_token(url: str) -> str:

@@ -39,6 +39,32 @@ DEVICES = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class AdbProcess:
+    """A farm's own adb server, as its state folder remembers it."""
+
+    pid: int
+    port: int
+
+    @property
+    def runs(self) -> bool:
+        """Whether that process is (still) that adb server, and no other program with its pid."""
+        try:
+            command = Path(f"/proc/{self.pid}/cmdline").read_bytes().replace(b"\0", b" ")
+        except OSError:
+            return False
+        return f"-P {self.port} server".encode() in command
+
+
+def adb_server(state: Path) -> AdbProcess | None:
+    """The adb server that the farm of `state` started last; None: none was ever started."""
+    try:
+        told = json.loads((state / "adb-server.json").read_text())
+        return AdbProcess(int(told["pid"]), int(told["port"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 class Parts:
     """What a demo builds and starts. Everything that it runs is known, so that `interrupt` can end it."""
 
@@ -82,23 +108,11 @@ class Parts:
 
     def stop_adb(self) -> None:
         """End the farm's own adb server, which outlives the farm while runners use it and refuses `kill-server`."""
-        try:
-            told = json.loads((self._settings.state / "adb-server.json").read_text())
-            pid, port = int(told["pid"]), str(told["port"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return  # none was ever started
-
-        def runs() -> bool:
-            """Whether that process is (still) that adb server, and no other program with its pid."""
-            try:
-                return f"-P {port} server".encode() in Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
-            except OSError:
-                return False
-
-        if runs():
+        found = adb_server(self._settings.state)
+        if found is not None and found.runs:
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
-            wait_until(lambda: not runs(), STOP_S, f"the adb server (pid {pid}) to end")
+                os.kill(found.pid, signal.SIGTERM)
+            wait_until(lambda: not found.runs, STOP_S, f"the adb server (pid {found.pid}) to end")
 
     def interrupt(self) -> None:
         """End what is being built or started now, and let nothing more begin until `resume`."""

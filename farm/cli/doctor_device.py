@@ -42,14 +42,18 @@ def _device(name: str) -> dict[str, Any]:
     """Where the device is; without a farm, `name` is what adb lists."""
     where: dict[str, Any] = {"host": "127.0.0.1", "port": choose_adb_port(here())}
     try:
-        facts = connect().get(f"/api/devices/{segment(name)}")["tile"]["facts"]
+        tile = connect().get(f"/api/devices/{segment(name)}")["tile"]
     except Unreachable:
         return {**where, "address": name, "serial": None, "abi": None}
     except HttpError as error:
         if error.status != 404:
             raise
         raise CliError(f"there is no device {name!r}", "`farm devices` lists them", ExitCode.REFUSED) from None
-    return {**where, "address": facts["address"], "serial": facts["serial"], "abi": facts["labels"].get("abi")}
+    facts = tile["facts"]
+    if tile["address"] is None or tile["availability"] == "gone":
+        remedy = "connect it and ask again: `farm devices` lists what can be asked"
+        raise CliError(f"{facts['name']} cannot be asked, it is {tile['availability']}: {tile['why']}", remedy)
+    return {**where, "address": tile["address"], "serial": facts["serial"], "abi": facts["labels"].get("abi")}
 
 
 def _bundle(name: str) -> dict[str, Any]:

@@ -238,3 +238,21 @@ def test_what_a_stranger_wrote_does_not_steer_the_terminal(farm_server: Served) 
         assert "\x1b" not in out
         assert "\x07" not in out
     assert "[bold]markup" in run(farm_server, "show", str(number)).out
+
+
+def test_the_doctor_of_a_device_that_cannot_be_asked_says_so_in_one_line(farm_server: Served, tmp_path: Path) -> None:
+    an_attempt(farm_server)
+    asked = ("doctor", "--device", "d1", "--bundle", str(tmp_path / "none"))
+
+    def put(connection: str, address: str | None) -> Done:
+        with farm_server.farm.db.session() as session:
+            row = session.get_one(t.Device, 1)
+            row.connection, row.address = connection, address
+        return run(farm_server, *asked)
+
+    for connection, address in (("gone", "127.0.0.1:5555"), ("gone", None), ("device", None)):
+        done = put(connection, address)
+        assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 2), done.err
+        assert "d1 cannot be asked" in done.err
+    done = put("device", "127.0.0.1:5555")
+    assert "there is no bundle" in done.err, done.err  # its address is known: the bundle is looked for next

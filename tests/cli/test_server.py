@@ -135,6 +135,22 @@ def test_the_demos_farm_is_found_without_naming_its_folder(tmp_path: Path) -> No
     assert done.json()["devices"] == []
 
 
+def test_a_demos_farm_that_is_down_is_named_where_it_is_started_again(tmp_path: Path) -> None:
+    def told() -> str:
+        return farm("devices", state=tmp_path, cwd=tmp_path, FARM_STATE="").err
+
+    assert "start one with `farm up`, or see `farm demo`" in told()
+    with serve(tmp_path / ".farm" / "demo") as served:
+        said = served.settings.server_file.read_text()
+    assert "start it again with `farm up --state .farm/demo`" in told()
+    served.settings.server_file.write_text(said)  # it was killed, and could not take it back
+    assert "no farm answers" in told()
+    assert "start it again with `farm up --state .farm/demo`" in told()
+    served.settings.server_file.unlink()
+    (tmp_path / ".farm" / "farm.sqlite").touch()  # a farm of one's own beside it
+    assert "start one with `farm up`, or the demo again with `farm up --state .farm/demo`" in told()
+
+
 @pytest.fixture
 def demo_state(tmp_path: Path) -> Iterator[Path]:
     """Where a demo of a checkout in `tmp_path` keeps its farm; what is up there at the end is stopped."""
