@@ -21,5 +21,5 @@ def show_why(farm: Farm, job_id: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> di
     with farm.db.read() as session:
         found = why.job_why(session, job_id, farm.db.now(session))
     if found is None:
-        raise not_found(f"job {job_id}", "`farm show RUN --json`")
+        raise not_found(f"job {job_id}", "`farm show RUN` (its column JOB)")
     return dict(encode(found))

@@ -148,4 +148,4 @@ def _over(session: Session, lease_id: int) -> ApiError:
     words = f"There is no lease {lease_id}." if told is None else f"Lease {lease_id} is over"
     if told is not None:
         words += f": {told['end_reason']}." if told["end_reason"] else "."
-    return ApiError(410, "lease-over", f"{words} GET /api/leases lists the open ones.", told)
+    return ApiError(410, "lease-over", f"{words} `farm lease list` lists the open ones.", told)

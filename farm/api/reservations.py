@@ -120,7 +120,7 @@ async def show(
         ident, wait_s, lambda: asyncio.to_thread(_read, farm, ident), lambda one: _waits(one, ready)
     )
     if found is None:
-        raise not_found(f"reservation {ident}", "GET /api/reservations")
+        raise not_found(f"reservation {ident}", "`farm lease list`")
     return dict(encode(found))
 
 
@@ -133,7 +133,7 @@ def withdraw(farm: Farm, who: Who, note: Audit, ident: Id) -> dict[str, Any]:
         now = farm.db.now(session)
         found = reads.reservation(session, ident)
         if found is None:
-            raise not_found(f"reservation {ident}", "GET /api/reservations")
+            raise not_found(f"reservation {ident}", "`farm lease list`")
         if who.name != found.created_by and who.team != found.team and not who.may(Scope.OPERATE):
             raise ApiError(403, "not-yours", f"Reservation {ident} is {found.created_by}'s: ask them, or an operator.")
         ended = reservations.end(session, ident, now, f"withdrawn by {who.name}")

@@ -61,5 +61,5 @@ def revoke_token(farm: Farm, who: Who, note: Audit, ident: Annotated[int, Path(g
     """It stops working at once, and with it the sessions that were begun with it."""
     with farm.db.session() as session:
         if not granting.end_token(session, who, ident, note, farm.now()):
-            raise not_found(f"token {ident} of yours that still stands", "GET /api/tokens")
+            raise not_found(f"token {ident} of yours that still stands", "`farm tokens list`")
     return {"id": ident, "revoked": True}

@@ -44,8 +44,8 @@ def command(
     if as_json:
         print_json(found)
         return 0
-    print(f"{lease['device']['name']}  {lease['device']['serial']}  lease {lease['id']} ", end="")
-    print(f"until {moment(lease['ends_at'])}")
+    print(f"{lease['device']['name']}  {lease['device']['serial']}  ", end="")
+    print(f"reservation {found['id']} · lease {lease['id']} until {moment(lease['ends_at'])}")
     note(f"Give it back with `farm lease release {lease['id']}`.")
     return 0
 

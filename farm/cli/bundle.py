@@ -8,8 +8,8 @@ import click
 
 from farm.cli.client import connect
 from farm.cli.content import print_list, print_sent
-from farm.cli.output import note, size
-from farm.domain.words import count
+from farm.cli.output import note
+from farm.domain.words import count, size
 
 
 @click.group("bundle")

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from farm.cli.client import connect
-from farm.cli.output import ago, note, print_json, size, table
+from farm.cli.output import ago, note, print_json, table
+from farm.domain.words import size
 
 Row = dict[str, Any]
 

@@ -20,8 +20,10 @@ from pathlib import Path
 
 import click
 
-from farm.cli.output import cell, console, print_json, size
+from farm.cli.client import here
+from farm.cli.output import cell, console, print_json
 from farm.domain.outcomes import ExitCode
+from farm.domain.words import size
 from farm.settings import Settings, load, port_is_free
 
 #: Space for a few bundles with models, their artifacts and logs.
@@ -43,16 +45,17 @@ class Finding:
 @click.command("doctor")
 @click.option("--device", metavar="NAME", help="Whether --bundle can work on this device now.")
 @click.option("--bundle", metavar="BUNDLE", help="A folder with a bundle.yaml, or a bundle's name or hash.")
+@click.option("--state", type=click.Path(path_type=Path), help="State folder.  [default: as other commands find it]")
 @click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
-def command(device: str | None, bundle: str | None, as_json: bool) -> int:
+def command(device: str | None, bundle: str | None, state: Path | None, as_json: bool) -> int:
     """What this machine has and lacks, with remedies. With --device and --bundle: can that bundle work there now?"""
     if device or bundle:
         if not (device and bundle):
             raise click.UsageError("--device and --bundle go together")
         from farm.cli import doctor_device
 
-        return doctor_device.examine(device, bundle, as_json)
-    findings = examine(load())
+        return doctor_device.examine(device, bundle, as_json, load(state=state) if state else here())
+    findings = examine(load(state=state) if state else here())
     if as_json:
         print_json({"ok": _healthy(findings), "findings": [dataclasses.asdict(finding) for finding in findings]})
     else:
@@ -74,6 +77,8 @@ def _print(finding: Finding) -> None:
 
 def examine(settings: Settings) -> list[Finding]:
     """Every check, in the order in which things are needed."""
+    from farm.cli import doctor_farm
+
     return [
         python(),
         adb(),
@@ -90,6 +95,7 @@ def examine(settings: Settings) -> list[Finding]:
         writable(settings.state),
         port(settings),
         limiter(),
+        *doctor_farm.findings(settings),
     ]
 
 

@@ -103,14 +103,6 @@ def duration(seconds: float | None) -> str:
     return "—"
 
 
-def size(count: float) -> str:
-    """`1.5 GB` (decimal units)."""
-    for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count:.0f} B"
-
-
 def figure(value: float | None, unit: str = "") -> str:
     """A figure with three significant digits and its unit; never 0 for what was not measured."""
     if value is None:

@@ -28,10 +28,20 @@ def exit_words(short: Mapping[str, Any]) -> str:
         return ""
     said = dict.fromkeys(a["words"] for a in short["attempts"] if a["outcome"] == outcome and a["words"])
     words = "; ".join(said) or ("it has no outcome" if outcome is None else _meaning(outcome))
+    if outcome == Outcome.CANCELLED:
+        words = _cancelled(short)
     devices = [a["device"] for a in short["attempts"] if a["outcome"] == outcome and a["device"]]
     where = f" on {', '.join(devices[:3])}" + (f" and {len(devices) - 3} more" if devices[3:] else "")
     name = ExitCode(code).name.lower().replace("_", " ")
     return f"Exit code {code} ({name}): run {short['id']} ended {outcome}{where if devices else ''}: {words}."
+
+
+def _cancelled(short: Mapping[str, Any]) -> str:
+    """`cancelled by mia during deploy`: who did it, and in which step each attempt was."""
+    by = f"cancelled by {short['cancelled_by']}" if short["cancelled_by"] else "cancelled"
+    ends = [a["end_reason"] for a in short["attempts"] if a["outcome"] == Outcome.CANCELLED and a["end_reason"]]
+    said = (f"{by} {end.removeprefix('cancelled ')}" if end.startswith("cancelled during ") else end for end in ends)
+    return "; ".join(dict.fromkeys(said)) or by
 
 
 def _meaning(outcome: str) -> str:
@@ -54,7 +64,8 @@ def late_words(attempt: Mapping[str, Any]) -> str:
 
 
 def summary(detail: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"id", "title", "state", "outcome", "attempts": […], "comparable", "warnings"}` with the last try of each job.
+    """`{"id", "title", "state", "outcome", "cancelled_by", "attempts": […], "comparable", "warnings"}` with the last
+    try of each job.
 
     `comparable` is False where some figure has no clean value at all, None where nothing was measured.
     """
@@ -66,6 +77,7 @@ def summary(detail: Mapping[str, Any]) -> dict[str, Any]:
         "title": run["title"],
         "state": run["state"],
         "outcome": run["outcome"],
+        "cancelled_by": run["cancel_by"],
         "attempts": attempts,
         "comparable": not any(map(_doubtful, figures)) if figures else None,
         "warnings": _warnings(attempts),
@@ -90,6 +102,7 @@ def _attempt(job: Mapping[str, Any], detail: Mapping[str, Any]) -> dict[str, Any
         "words": attempt["words"] if attempt and attempt["outcome"] == job["outcome"] else None,
         "blame": attempt["blame"] if attempt and attempt["outcome"] == job["outcome"] else None,
         "reason": job["wait_reason"] or (attempt["reason"] if attempt else None),
+        "end_reason": (attempt["reason"] if attempt else job["wait_reason"]) if job["outcome"] else None,
         "progress": job["progress"],
         "tests": _counts(job, detail),
         "failures": _failures(job, detail),

@@ -18,13 +18,13 @@ from typing import IO, Any, cast
 
 from farm.cli.client import Client, HttpError
 from farm.cli.errors import CliError
-from farm.cli.output import note, size
+from farm.cli.output import note
 from farm.domain.bundles import bundle_paths, read_bundle
 from farm.domain.executables import HEAD, misfits
 from farm.domain.manifests import ManifestError, normal_mode
 from farm.domain.outcomes import ExitCode
 from farm.domain.packs import read_pack, takes_file, takes_folder
-from farm.domain.words import count
+from farm.domain.words import count, size
 
 BLOCK = 1 << 20
 _MAX_TEXT = 1 << 20

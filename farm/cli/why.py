@@ -8,7 +8,6 @@ import click
 
 from farm.cli.client import connect
 from farm.cli.output import cell, duration, note, parse_time, print_json, table
-from farm.domain.words import count
 
 
 @click.command("why")
@@ -50,8 +49,7 @@ def print_why(told: dict[str, Any]) -> None:
     if off["median_error_s"] is None:
         print("how good such estimates are is not known yet")
     else:
-        judged = count(off["n"], "estimate")
-        print(f"half of the last {judged} were off by at most {duration(off['median_error_s'])}")
+        print(_accuracy(off["n"], duration(off["median_error_s"])))
     if told["candidates"]:
         table(
             ("DEVICE", "IS", "WHY", "FREE IN", ""),
@@ -59,6 +57,12 @@ def print_why(told: dict[str, Any]) -> None:
         )
     if told["more_candidates"]:
         note(f"and {told['more_candidates']} more")
+
+
+def _accuracy(judged: int, error: str) -> str:
+    if judged == 1:
+        return f"the only estimate so far was off by {error}"
+    return f"half of the last {judged} estimates were off by at most {error}"
 
 
 def _until(candidate: dict[str, Any], now: str) -> object:

@@ -13,6 +13,14 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
+def size(count: float) -> str:
+    """Bytes with the unit that fits, decimal: `43 B`, `1.5 GB`."""
+    for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
 def facts(detail: Mapping[str, Any]) -> str:
     """`team vision · scopes read, submit`: a line's small facts; what says nothing is left out."""
     return " · ".join(

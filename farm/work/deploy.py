@@ -11,6 +11,7 @@ from farm.domain.bundles import device_paths
 from farm.domain.causes import Cause
 from farm.domain.devices import Health
 from farm.domain.outcomes import Outcome
+from farm.domain.words import size
 from farm.work.hold import held
 from farm.work.precheck import ensure_logcat
 from farm.work.step import Cut, Step
@@ -41,7 +42,7 @@ def deploy_bundle(step: Step) -> None:
                 devtool=devtool,
                 stamps=step.work.stamps(step.device_row.serial),
                 doubt=step.device_row.health != Health.GOOD.value,
-                progress=lambda sent, total: step.say(f"the push: {_mb(sent)} of {_mb(total)} MB"),
+                progress=lambda sent, total: step.say(f"the push: {size(sent)} of {size(total)}"),
                 cancelled=_asker(step),
             )
     finally:
@@ -95,7 +96,3 @@ def _asker(step: Step) -> Callable[[], bool]:
         return False
 
     return cancelled
-
-
-def _mb(count: int) -> str:
-    return f"{count / 1e6:.1f}"

@@ -93,6 +93,22 @@ def test_a_wish_is_withdrawn_by_its_number(served: Served) -> None:
     ident = str(served.ask("POST", "/api/reservations", json={"selector": "soc=x", "for_s": 600}).json()["id"])
     assert "is withdrawn" in run(served, "lease", "withdraw", ident).err
     assert "was over" in run(served, "lease", "withdraw", ident).err
+    assert "`farm lease list` lists what there is" in run(served, "lease", "withdraw", "99").err
+
+
+def test_a_lease_that_is_over_names_the_command_that_lists_the_open_ones(served: Served) -> None:
+    ident = str(acquired(served)["lease"]["id"])
+    with served.farm.db.session() as session:
+        leases.end(session, int(ident), served.farm.db.now(session), "cleaned")
+    told = run(served, "lease", "extend", ident, "--by", "1h").err
+    assert f"Lease {ident} is over: cleaned. `farm lease list` lists the open ones." in told
+
+
+def test_what_is_acquired_is_told_by_both_its_numbers(served: Served) -> None:
+    assert acquired(served, "--wait", "30s")["id"] == 1
+    with served.farm.db.session() as session:
+        leases.end(session, 1, served.farm.db.now(session), "cleaned")
+    assert "d1  s1  reservation 2 · lease 2 until" in run(served, "acquire", "soc=x", "--for", "10m").out
 
 
 def test_what_matches_nothing_is_refused_with_the_nearest(served: Served) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from farm.cli.why import _accuracy
 from farm.store import leases, tables
 from farm.store.people import Scope
 from tests.api.rows import an_attempt
@@ -63,7 +64,15 @@ def test_why_of_a_running_job_and_of_none(busy: Served) -> None:
     assert "it runs on d1 (attempt 1, execute)" in run(busy, "why", "1").out
     missing = run(busy, "why", "99")
     assert missing.code == 3
-    assert "There is no job 99" in missing.err
+    assert "There is no job 99. `farm show RUN` (its column JOB) lists what there is." in missing.err
+
+
+@pytest.mark.parametrize(
+    ("judged", "said"),
+    [(1, "the only estimate so far was off by 3 s"), (4, "half of the last 4 estimates were off by at most 3 s")],
+)
+def test_how_good_estimates_were_is_a_sentence_for_one_and_for_many(judged: int, said: str) -> None:
+    assert _accuracy(judged, "3 s") == said
 
 
 def test_pause_is_shown_where_it_matters_and_resume_lifts_it(busy: Served) -> None:

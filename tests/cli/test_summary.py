@@ -39,7 +39,7 @@ def detail(measurements: list[dict[str, Any]], cells: list[dict[str, Any] | None
     job = {"id": 7, "device": DEVICE, "outcome": "passed", "wait_reason": None, "attempts": attempts}
     job["progress"] = {"done": 3, "known": 5}
     return {
-        "run": {"id": 3, "title": "t", "state": "ended", "outcome": "passed"},
+        "run": {"id": 3, "title": "t", "state": "ended", "outcome": "passed", "cancel_by": None},
         "jobs": [job],
         "matrix": {
             "columns": [{"job_id": 7}],
@@ -120,6 +120,21 @@ def test_a_command_that_fails_says_why_in_a_sentence() -> None:
     assert exit_words(short).endswith("ended infra-error on d: the host failed: the runner died.")
     short["outcome"] = None
     assert exit_words(short).startswith("Exit code 2 (farm trouble)")
+
+
+def test_a_cancelled_run_is_told_with_who_did_it_and_in_which_step() -> None:
+    made = detail([], [])
+    made["run"] |= {"outcome": "cancelled", "cancel_by": "mia"}
+    [job] = made["jobs"]
+    job |= {"outcome": "cancelled", "wait_reason": "cancelled"}
+    job["attempts"][-1] |= {"outcome": "cancelled", "words": "cancelled", "reason": "cancelled during deploy"}
+    said = "Exit code 5 (cancelled): run 3 ended cancelled on d: cancelled by mia during deploy."
+    assert exit_words(summary(made)) == said
+    made["run"]["cancel_by"] = None
+    assert exit_words(summary(made)).endswith(" on d: cancelled during deploy.")
+    job |= {"attempts": [], "wait_reason": "cancelled by mia while it waited"}
+    made["run"]["cancel_by"] = "mia"
+    assert exit_words(summary(made)).endswith(": cancelled by mia while it waited.")
 
 
 def test_the_median_is_of_clean_values_over_all_attempts() -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from farm.domain.spans import seconds
-from farm.domain.words import clock, count
+from farm.domain.words import clock, count, size
 
 NOON = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 
@@ -15,6 +15,11 @@ NOON = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 def test_one_is_not_many() -> None:
     assert [count(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
     assert [count(n, "try", "tries") for n in (1, 2)] == ["1 try", "2 tries"]
+
+
+def test_bytes_are_told_with_the_unit_that_fits() -> None:
+    told = ["0 B", "43 B", "1.5 kB", "20.0 MB", "3.2 GB"]
+    assert [size(n) for n in (0, 43, 1500, 20_000_000, 3_200_000_000)] == told
 
 
 def test_a_time_of_another_day_is_told_with_its_day() -> None:
