@@ -8,19 +8,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from farm.cli.client import HttpError, Unreachable, connect, here, segment
+from farm.cli.client import HttpError, Unreachable, connect, segment
 from farm.cli.errors import CliError
 from farm.cli.output import cell, console, print_json
 from farm.domain.outcomes import ExitCode
-from farm.settings import choose_adb_port
+from farm.settings import Settings, choose_adb_port
 
 #: Longest wait for the device's answers.
 LIMIT_S = 60
 
 
-def examine(device: str, bundle: str, as_json: bool) -> int:
+def examine(device: str, bundle: str, as_json: bool, settings: Settings) -> int:
     """Print every check; the exit code says whether a job would be started. Raises CliError."""
-    question = {**_device(device), **_bundle(bundle)}
+    question = {**_device(device, settings), **_bundle(bundle, settings)}
     found = _ask(question)
     wrong = any(check["ok"] is False for check in found)
     if as_json:
@@ -38,11 +38,11 @@ def _print(check: dict[str, Any]) -> None:
         console().print(cell(f"    {check['remedy']}", "bold"))
 
 
-def _device(name: str) -> dict[str, Any]:
+def _device(name: str, settings: Settings) -> dict[str, Any]:
     """Where the device is; without a farm, `name` is what adb lists."""
-    where: dict[str, Any] = {"host": "127.0.0.1", "port": choose_adb_port(here())}
+    where: dict[str, Any] = {"host": "127.0.0.1", "port": choose_adb_port(settings)}
     try:
-        tile = connect().get(f"/api/devices/{segment(name)}")["tile"]
+        tile = connect(settings).get(f"/api/devices/{segment(name)}")["tile"]
     except Unreachable:
         return {**where, "address": name, "serial": None, "abi": None}
     except HttpError as error:
@@ -56,7 +56,7 @@ def _device(name: str) -> dict[str, Any]:
     return {**where, "address": tile["address"], "serial": facts["serial"], "abi": facts["labels"].get("abi")}
 
 
-def _bundle(name: str) -> dict[str, Any]:
+def _bundle(name: str, settings: Settings) -> dict[str, Any]:
     """A folder's bundle with its models' files, or one that the farm has, of which only sizes are known here."""
     folder = Path(name)
     if folder.is_dir():
@@ -67,7 +67,7 @@ def _bundle(name: str) -> dict[str, Any]:
         models = {path: str(folder / path) for path in packed["models"].values()}
         return {"manifest": packed, "models": models, "bundle": content_hash(packed)}
     try:
-        found = connect().get(f"/api/bundles/{segment(name)}")
+        found = connect(settings).get(f"/api/bundles/{segment(name)}")
     except HttpError as error:
         if error.status != 404:
             raise

@@ -14,6 +14,8 @@ import pytest
 from farm import server
 from farm.cli import doctor, processes
 from farm.settings import load, port_is_free
+from farm.store import inventories, tables
+from tests.api.rows import an_attempt
 from tests.cli.conftest import Done, farm
 from tests.served import serve
 from tests.waiting import eventually
@@ -135,6 +137,40 @@ def test_the_demos_farm_is_found_without_naming_its_folder(tmp_path: Path) -> No
     assert done.json()["devices"] == []
 
 
+def findings(tmp_path: Path, *arguments: str) -> dict[str, dict[str, object]]:
+    done = farm("doctor", "--json", *arguments, state=tmp_path, cwd=tmp_path, FARM_STATE="")
+    return {finding["name"]: finding for finding in done.json()["findings"]}
+
+
+def test_the_doctor_finds_the_demos_farm_and_says_what_is_wrong_with_its_devices(tmp_path: Path) -> None:
+    state = tmp_path / ".farm" / "demo"
+    with serve(state) as served:
+        an_attempt(served)
+        with served.farm.db.session() as session:
+            now = served.farm.db.now(session)
+            session.get_one(tables.Device, 1).connection = "gone"
+            inventories.note(session, "local", "devices.yaml", ["devices.yaml:4: unknown key 'serail'"], now)
+        found = findings(tmp_path)
+        assert found["state folder"]["words"] == str(state)
+        assert (found["devices"]["ok"], found["devices"]["words"]) == (
+            False, "0 of 1 ready; d1 is gone: adb does not list it",
+        )  # fmt: skip
+        assert found["inventory"]["words"] == "devices.yaml:4: unknown key 'serail'"
+        assert not found["inventory"]["ok"]
+        assert found["farm's adb server"]["words"] == "none was started yet"
+        assert not found["farm's adb server"]["ok"]
+    served.settings.server_file.unlink()
+    assert findings(tmp_path)["state folder"]["words"] == str(tmp_path / ".farm")
+    found = findings(tmp_path, "--state", str(state))
+    assert found["devices"]["words"] == "not asked, the farm is not up"
+    assert "farm up --state .farm/demo" in str(found["devices"]["remedy"])
+    assert found["farm's adb server"]["ok"]
+    assert found["inventory"]["ok"]
+    (tmp_path / "devices.yaml").write_text("devices: [{serail: d1}]\n")
+    wrong = findings(tmp_path)["inventory"]
+    assert (wrong["ok"], "devices.yaml:1: unknown key 'serail'" in str(wrong["words"])) == (False, True)
+
+
 def test_a_demos_farm_that_is_down_is_named_where_it_is_started_again(tmp_path: Path) -> None:
     def told() -> str:
         return farm("devices", state=tmp_path, cwd=tmp_path, FARM_STATE="").err
@@ -142,6 +178,7 @@ def test_a_demos_farm_that_is_down_is_named_where_it_is_started_again(tmp_path: 
     assert "start one with `farm up`, or see `farm demo`" in told()
     with serve(tmp_path / ".farm" / "demo") as served:
         said = served.settings.server_file.read_text()
+    served.settings.server_file.unlink()
     assert "start it again with `farm up --state .farm/demo`" in told()
     served.settings.server_file.write_text(said)  # it was killed, and could not take it back
     assert "no farm answers" in told()
