@@ -15,8 +15,8 @@ from farm.api.errors import ApiError, not_found
 from farm.api.json import encode
 from farm.store import alerts, notes, tables
 from farm.store.people import Scope
+from farm.store.reads import adb, fleet
 from farm.store.reads import devices as reads
-from farm.store.reads import fleet
 
 router = APIRouter(prefix="/api", tags=["devices"])
 
@@ -58,12 +58,13 @@ def list_alerts(farm: Farm) -> dict[str, Any]:
 
 @router.get("/devices/{ref}", summary="One device")
 def show_device(farm: Farm, ref: Ref) -> dict[str, Any]:
-    """Facts, fingerprints, recent attempts, history, notes."""
+    """Facts, fingerprints, recent attempts, history, notes; `adb`: how who has leased it reaches it."""
     with farm.db.read() as session:
         found = reads.device(session, ref, farm.now())
-    if found is None:
-        raise _unknown()
-    return dict(encode(found))
+        if found is None:
+            raise _unknown()
+        reached = adb.of_device(session, found.tile.facts.id)
+    return {**encode(found), "adb": encode(reached)}
 
 
 @router.post(

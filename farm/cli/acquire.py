@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import shlex
 import time
 from typing import Any
 
@@ -41,13 +43,35 @@ def command(
     if found["state"] != "active":
         raise CliError(f"no device within the wait: {found['end_reason']}", "farm lease list", ExitCode.WAIT_EXPIRED)
     lease = found["lease"]
+    adb = _adb(client, lease["device"]["id"])
     if as_json:
-        print_json(found)
+        print_json(found | {"adb": adb})
         return 0
     print(f"{lease['device']['name']}  {lease['device']['serial']}  ", end="")
     print(f"reservation {found['id']} · lease {lease['id']} until {moment(lease['ends_at'])}")
+    if adb is not None:
+        note(_use(adb))
     note(f"Give it back with `farm lease release {lease['id']}`.")
     return 0
+
+
+def _adb(client: Client, device: int) -> dict[str, Any] | None:
+    """How adb reaches it; None where the farm does not say: what was leased is told all the same."""
+    try:
+        found: dict[str, Any] | None = client.get(f"/api/devices/{device}").get("adb")
+    except CliError:
+        return None
+    return found
+
+
+def _use(adb: dict[str, Any]) -> str:
+    """The line to type, and on which machine, where that is not this one."""
+    if adb["port"] is None:
+        return f"Use it on its host {adb['host']}: the port of the farm's adb server is not known here."
+    line = f"adb -P {adb['port']} -s {shlex.quote(adb['serial'])} shell"
+    here = adb["node"] == platform.node()
+    where = "" if here else f", on the machine {adb['node'] or 'that it is attached to'} (host {adb['host']})"
+    return f"Use it{where}: {line}"
 
 
 def _withdraw(client: Client, ident: int) -> None:

@@ -107,6 +107,7 @@ class AgentWork:
             "protocol": queue.PROTOCOL,
             "platform": platform.platform(),
             "node": platform.node(),
+            "adb_port": self.work.adb_port,
         }
         with self.work.db.session() as session:
             now = self.work.db.now(session)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -59,6 +60,30 @@ def test_a_free_device_is_leased_listed_extended_and_given_back(served: Served) 
     assert "being cleaned" in run(served, "lease", "release", str(lease["id"])).err
     assert "was over" in run(served, "lease", "release", str(lease["id"])).err
     assert "being cleaned" in run(served, "lease", "list").out
+
+
+@pytest.mark.parametrize(
+    ("info", "address", "adb", "said"),
+    [
+        ({"node": platform.node(), "adb_port": 20037}, "127.0.0.1:5601", (20037, "127.0.0.1:5601"),
+         "Use it: adb -P 20037 -s 127.0.0.1:5601 shell"),
+        ({"node": "lab-2.lan", "adb_port": 20037}, None, (20037, "s1"),
+         "Use it, on the machine lab-2.lan (host local): adb -P 20037 -s s1 shell"),
+        ({}, None, (None, "s1"), "Use it on its host local: the port of the farm's adb server is not known here"),
+    ],
+)  # fmt: skip
+def test_what_was_acquired_is_told_with_the_line_that_reaches_it(
+    served: Served, info: dict[str, Any], address: str | None, adb: tuple[int | None, str], said: str
+) -> None:
+    with served.farm.db.session() as session:
+        session.get_one(tables.Host, "local").info = info
+        session.scalars(select(tables.Device)).one().address = address
+    done = run(served, "acquire", "soc=x", "--for", "10m")
+    assert said in done.err, done
+    with served.farm.db.session() as session:
+        leases.end(session, 1, served.farm.db.now(session), "cleaned")
+    found = acquired(served)["adb"]
+    assert (found["port"], found["serial"], found["host"]) == (*adb, "local")
 
 
 def test_a_wait_that_is_over_has_its_exit_code_and_leaves_no_wish(served: Served) -> None:

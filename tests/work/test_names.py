@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import platform
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from farm.store import tables
 from farm.store.artifacts import ArtifactStore
 from farm.store.db import Database
 from farm.store.postgres import Lock
@@ -72,3 +74,10 @@ def test_a_second_agent_of_a_host_is_told_at_once_and_refused_in_the_end(
         taken.release()
         db.close()
     assert said(caplog) == ["another agent speaks for the host 'lab-1': waiting up to 0 s for it to end"]
+
+
+def test_a_host_says_where_its_adb_server_is(db: Database, tmp_path: Path) -> None:
+    agent(db, tmp_path)._register()
+    with db.read() as session:
+        info = session.get_one(tables.Host, "lab-1").info
+    assert (info["adb_port"], info["node"]) == (1, platform.node())

@@ -12,7 +12,7 @@ from farm.store.base import Base
 
 
 class Host(Base):
-    """A machine with devices on it. `info`: agent version, adb version, platform, measure_slots."""
+    """A machine with devices on it. `info`: agent version, adb version and port, platform, measure_slots."""
 
     __tablename__ = "hosts"
     name: Mapped[str] = mapped_column(String(100), primary_key=True)
