@@ -1,6 +1,7 @@
 """How often a suite was refused something: the first of each in full, and an honest count of all the others.
 
-A suite may try for ever; the journal must not fill, and a second try must not vanish.
+A suite may try for ever; the journal must not fill, and a second try must not vanish. The bound is one per kind of what
+was tried (`farm.evidence.refused`): many harmless tries do not hide one of another kind.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-#: Different refusals of one class that are written in full.
+from farm.evidence import refused
+
+#: Different refusals of one class and kind that are written in full.
 SPOKEN = 20
 
 #: Class, summary, the running test: what makes two refusals the same.
@@ -20,8 +23,8 @@ class Refusals:
 
     def __init__(self) -> None:
         self._repeats: dict[Refusal, int] = {}
-        self._spoken: Counter[str] = Counter()
-        self._others: Counter[str] = Counter()
+        self._spoken: Counter[tuple[str, str]] = Counter()
+        self._others: Counter[tuple[str, str]] = Counter()
 
     def is_new(self, klass: str, summary: str, test: str | None) -> bool:
         """Count one; whether it is to be written in full."""
@@ -29,15 +32,16 @@ class Refusals:
         if key in self._repeats:
             self._repeats[key] += 1
             return False
-        if self._spoken[klass] >= SPOKEN:
-            self._others[klass] += 1
+        what = (klass, refused.kind(klass, summary))
+        if self._spoken[what] >= SPOKEN:
+            self._others[what] += 1
             return False
-        self._spoken[klass] += 1
+        self._spoken[what] += 1
         self._repeats[key] = 0
         return True
 
     def rest(self) -> Iterator[tuple[Refusal, int]]:
         """What was counted and not written, with its number."""
         yield from ((key, count) for key, count in self._repeats.items() if count)
-        for klass, count in self._others.items():
-            yield (klass, f"{count} more like these", None), count
+        for (klass, what), count in self._others.items():
+            yield (klass, refused.more(count, what), None), count

@@ -105,8 +105,8 @@ def write_inside(where: Layout, spec: dict[str, object]) -> None:
     (where.inside / "attempt.json").write_text(json.dumps(spec))
     (where.inside / "passwd").write_text(_PASSWD)
     (where.inside / "group").write_text(_GROUP)
-    (where.inside / "nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files\n")
-    (where.inside / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
+    (where.inside / "nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files dns\n")
+    (where.inside / "hosts").write_text("127.0.0.1 localhost attempt\n::1 localhost\n")
 
 
 def argv(where: Layout, command: Sequence[str], *, block_fd: int, info_fd: int, extras: frozenset[str]) -> list[str]:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from farm.adb.deadline import stalled_s
@@ -20,6 +21,7 @@ from runner.engines.process import stacks_of
 from runner.output import OutputLog
 from runner.service import Service
 from runner.spec import AttemptSpec
+from runner.stacks import waited_in
 from runner.verdict import death
 from runner.watch import Signs, Stop, Watch
 
@@ -68,7 +70,7 @@ class Inside:
             while started.process.poll() is None:
                 stop = self._look(started, log)
                 if stop is not None:
-                    self._stop(started, log, stop)
+                    stop = self._stop(started, log, stop)
                     break
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     started.process.wait(TICK_S)
@@ -146,14 +148,19 @@ class Inside:
             )
         return None
 
-    def _stop(self, started: sandbox.Started, log: OutputLog, stop: Stop) -> None:
-        """Stacks first where something hangs, then the kill, then the end of the running test."""
+    def _stop(self, started: sandbox.Started, log: OutputLog, stop: Stop) -> Stop:
+        """Stacks first where something hangs, then the kill, then the end of the running test; why, with where."""
         log.say(f"\nrunner: stopped: {stop.reason}")
         detail = self._stacks(log) if stop.takes_stacks else log.tail()
         kill(started)
+        test = self._service.running_test()
+        if stop.takes_stacks and test is not None:
+            at = waited_in(detail)
+            stop = replace(stop, reason=f"{stop.reason}, in {test}{f': it waited in {at}' if at else ''}")
         if stop.outcome in (Outcome.TIMED_OUT, Outcome.FAILED):
             self._service.end_running(stop.outcome.value, stop.reason, clip(detail))
             self._service.incident("suite-killed", stop.reason, detail)
+        return stop
 
     def _stacks(self, log: OutputLog) -> str:
         """Where pytest and its engines stand: Python's stacks, then the device's."""

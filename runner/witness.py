@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from farm.evidence.refused import FARMS_OWN, NO_NAMES
 from runner.sandbox import ADB_PORT, EAR, LENS, PACK, SPEC, WORK, Layout
 from runner.seccomp import TABLES, Call
 
@@ -27,6 +28,7 @@ _CONTINUE = 1
 _AT_FDCWD = -100
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _MAX_PATH = 4096
+DNS_PORT = 53
 
 #: Places in which every program looks and finds nothing, to no harm.
 _HARMLESS = (
@@ -57,10 +59,15 @@ class View:
         return cls((*shown, PACK, SPEC, LENS, EAR, WORK, "/tmp", "/dev", "/proc"), guarded=guarded)
 
 
-def judge_path(view: View, call: str, path: str, writes: bool) -> str | None:
-    """Why the sandbox refuses this file, in words; None when it does not, or when nobody needs to know (pure)."""
+def judge_path(
+    view: View, call: str, path: str, writes: bool, hidden: Callable[[str], bool] = lambda path: False
+) -> str | None:
+    """Why the sandbox refuses this file, in words; None when it does not, or when nobody needs to know.
+
+    Pure but for `hidden`: whether the host has this file and the sandbox does not.
+    """
     if _under(path, view.guarded) and not _under(path, [root for root in view.readable if root != "/tmp"]):
-        return f"{call} {path}: outside of this attempt"
+        return f"{call} {path}: {FARMS_OWN}"
     if writes:
         if _under(path, view.writable):
             return None
@@ -70,6 +77,8 @@ def judge_path(view: View, call: str, path: str, writes: bool) -> str | None:
         return f"{call} {path}: {where}"
     if _under(path, _SECRETS):
         return f"{call} {path}: not shown to an attempt"
+    if _under(path, ("/tmp",)) and not _under(path, [root for root in view.readable if root != "/tmp"]):
+        return f"{call} {path}: outside of this attempt" if hidden(path) else None
     if _under(path, view.readable) or _under(path, _HARMLESS):
         return None
     if any(root.startswith(path.rstrip("/") + "/") for root in view.readable):
@@ -100,6 +109,8 @@ def judge_address(view: View, raw: bytes, listening: Callable[[int], bool]) -> s
         return f"connect {host} port {port}: there is no network here"
     if port in (0, ADB_PORT) or listening(port):
         return None
+    if port == DNS_PORT:  # where the C library asks when nobody told it of a name server
+        return f"connect {host} port {port}: {NO_NAMES}"
     return f"connect {host} port {port}: nothing listens there; ports of the host cannot be reached"
 
 
@@ -153,7 +164,8 @@ class Witness:
         elif call.path is not None:
             path = _path(pid, call, arguments)
             flags = arguments[call.flags] if call.flags is not None else 0
-            why = judge_path(self._view, call.name, path, call.writes or bool(flags & _WRITE_FLAGS)) if path else None
+            writes = call.writes or bool(flags & _WRITE_FLAGS)
+            why = judge_path(self._view, call.name, path, writes, lambda path: _hidden(pid, path)) if path else None
         else:
             return
         if why is not None:
@@ -190,6 +202,11 @@ def _path(pid: int, call: Call, arguments: list[int]) -> str | None:
         base = os.readlink(f"/proc/{pid}/cwd" if dirfd == _AT_FDCWD else f"/proc/{pid}/fd/{dirfd}")
         name = f"{base}/{name}"
     return os.path.normpath(name).replace("//", "/", 1)
+
+
+def _hidden(pid: int, path: str) -> bool:
+    """Whether the host has `path` and the caller's own root does not."""
+    return os.path.lexists(path) and not os.path.lexists(f"/proc/{pid}/root{path}")
 
 
 def _listens(pid: int, port: int) -> bool:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from farm.evidence import normal
+from farm.evidence import normal, refused
 from farm.evidence.anr import AnrParser, Stacks
 from farm.evidence.crash import CrashParser
 from farm.evidence.lines import feed_all, split
@@ -24,6 +24,8 @@ from farm.evidence.model_load import ModelLoad
 #: Characters of an incident's evidence that are looked at.
 MAX_EVIDENCE = 64_000
 MAX_LINES = 2_000
+#: A device's name that is shorter may be any word.
+MIN_NAME = 4
 #: Classes whose own message names the fault better than the place in which it was noticed.
 _SAID = frozenset(
     {
@@ -62,13 +64,20 @@ class Signature:
         return (f"{self.klass}: {words}" if words else self.klass)[:300]
 
 
-def of_incident(klass: str, summary: str, evidence: str | None) -> Signature:
-    """Of a stored incident. Its evidence decides; where that tells nothing, its words do. Never fails."""
+def of_incident(klass: str, summary: str, evidence: str | None, names: Collection[str] = ()) -> Signature:
+    """Of a stored incident. Its evidence decides; where that tells nothing, its words do. Never fails.
+
+    `names`: those of the device that it happened on; the same fault has the same words on another one.
+    """
+    if tried := refused.kind(klass, summary):
+        return _of_parts(klass, (tried,), "class", "")
     lines = (evidence or "")[:MAX_EVIDENCE].splitlines()[:MAX_LINES]
     for look in _LOOKS.get(klass, ()):
         found = look(lines)
         if found is not None:
             return found
+    for name in sorted((name for name in names if len(name) >= MIN_NAME), key=len, reverse=True):
+        summary = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", "the device", summary)
     return _of_message(klass, summary)
 
 

@@ -43,7 +43,9 @@ class Candidates:
 def sign(session: Session, incident: tables.Incident, found: rules.Signature | None = None) -> None:
     """Give the incident its signature, `found` where the caller knows it; one that is new begins a cluster."""
     if found is None:
-        found = rules.of_incident(incident.klass, incident.summary, incident.evidence)
+        device = session.get_one(tables.Device, incident.device_id)
+        names = [name for name in (device.serial, device.address, device.name) if name]
+        found = rules.of_incident(incident.klass, incident.summary, incident.evidence, names)
     incident.signature = found.key
     row = session.get(tables.Signature, found.key)
     if row is None:

@@ -28,7 +28,10 @@ def test_what_is_out_of_reach_stays_so_and_the_journal_says_who_tried(
     adb_server: AdbServer,
     secret: Path,
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
+    neighbour = tmp_path_factory.mktemp("checkout") / "README.md"  # below /tmp, where the suite has one of its own
+    neighbour.write_text("not for a suite")
     monkeypatch.setenv("HOST_MARK_SECRET", "1")
     other = virtual_device("rk3568")
     attempt = attempts.make(phone, PACK, "reach")
@@ -39,6 +42,7 @@ def test_what_is_out_of_reach_stays_so_and_the_journal_says_who_tried(
         "host_adb_port": adb_server.port,
         "database": str(secret),
         "secret": str(Path.home() / ".bashrc"),
+        "neighbour": str(neighbour),
         "journal": str(attempt.folder / "journal.jsonl"),
     }
     end = attempt.run()
@@ -50,7 +54,9 @@ def test_what_is_out_of_reach_stays_so_and_the_journal_says_who_tried(
     refused = "\n".join(attempt.incidents("sandbox-refused"))
     for tried in (
         str(secret),
+        str(neighbour),
         "192.0.2.1",
+        "names cannot be looked up",
         "198.51.100.7",
         f"127.0.0.1 port {adb_server.port}",
         str(attempt.folder / "journal.jsonl"),
@@ -100,6 +106,8 @@ def test_a_suite_that_hangs_is_stopped_with_its_stacks_and_the_device_is_free_ag
     end = attempt.run()
     assert end.fields["outcome"] == "timed-out"
     assert "no sign of life" in end.fields["reason"]
+    assert "::test_for_ever: it waited in " in end.fields["reason"], "which test, and where"
+    assert "the_loop_that_never_ends" in end.fields["reason"]
     assert attempt.outcomes() == {"test_before": "passed", "test_for_ever": "failed"}
     hung = attempt.records("test_end")[-1]
     assert "the_loop_that_never_ends" in hung.fields["detail"]

@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from farm.evidence import clusters as rules
 from farm.store import clusters, tables
 from farm.store.db import Database
+from farm.store.reads import clusters as reads
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 STACK = "pid: 7, tid: 7, name: x  >>> x <<<\nsignal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x{:x}\n{}"
@@ -37,6 +39,27 @@ def store(db: Database, evidence: str | None, klass: str = "engine-crashed", at:
         clusters.sign(session, row)
         assert row.signature is not None
         return row.signature
+
+
+def add_attempts(session: Session, running: tuple[bool, ...]) -> None:
+    """One per value, numbered from 1, on device 1: one that runs, or one that has ended."""
+    session.add(tables.Bundle(hash="b", name="b", version="1", adapter="events", manifest={}, bytes=1, created_at=NOW))
+    session.add(tables.SuitePack(hash="p", name="p", manifest={}, bytes=1, created_at=NOW))
+    session.flush()
+    run = {"title": "t", "klass": "manual", "bundle_hash": "b", "pack_hash": "p", "suites": ["s"], "selector": "*"}
+    session.add(tables.Run(id=1, created_at=NOW, request={}, **run))
+    session.flush()
+    session.add(tables.Job(id=1, run_id=1, ordinal=0, selector="*", suites=["s"], klass="manual", queued_at=NOW))
+    session.flush()
+    for number, runs in enumerate(running, start=1):
+        ended = None if runs else NOW
+        session.add(
+            tables.Attempt(
+                id=number, job_id=1, number=number, device_id=1, host="local", token=number, created_at=NOW,
+                ended_at=ended, workflow_id=f"w{number}",
+            )
+        )  # fmt: skip
+    session.flush()
 
 
 def regroup(db: Database) -> int:
@@ -99,6 +122,59 @@ def test_incidents_from_before_signatures_get_theirs(db: Database, device: int) 
     with db.session() as session:
         assert clusters.sign_old(session) == 0
         assert len(set(session.scalars(select(tables.Incident.signature)))) == 1
+
+
+def test_what_a_suite_tried_is_one_fault_whatever_names_and_numbers_it_used(db: Database, device: int) -> None:
+    def keys(klass: str, *summaries: str) -> set[str | None]:
+        with db.session() as session:
+            rows = [tables.Incident(device_id=1, at=NOW, klass=klass, summary=summary) for summary in summaries]
+            session.add_all(rows)
+            for row in rows:
+                clusters.sign(session, row)
+            return {row.signature for row in rows}
+
+    ports = keys(
+        "sandbox-refused",
+        "connect 127.0.0.1 port 5001: nothing listens there; ports of the host cannot be reached",
+        "connect ::1 port 80: nothing listens there; ports of the host cannot be reached",
+        "8 more like these: ports of the host",
+    )
+    files = keys("sandbox-refused", "openat /srv/a: outside of this attempt", "openat /mnt/b: outside of this attempt")
+    others = keys(
+        "lens-refused",
+        "host:transport:R58N1: 'R58N1' is not a device of this lease",
+        "host-serial:10.0.0.7:5555:get-state: '10.0.0.7:5555' is not a device of this lease",
+        "host:transport-id:77: transport 77 is not leased",
+    )
+    asked = keys("lens-refused", "host:kill: 'kill': the adb server belongs to the farm")
+    assert [len(found) for found in (ports, files, others, asked)] == [1, 1, 1, 1]
+    assert len(ports | files | others | asked) == 4
+
+
+def test_a_fault_is_not_split_by_the_device_that_its_words_name(db: Database, device: int) -> None:
+    with db.session() as session:
+        session.add(tables.Device(id=2, serial="VX-husky", name="husky-v1", host="local", labels={}))
+        session.add(tables.Device(id=3, serial="R58N-71", name="shelf", host="local", labels={}))
+        rows = [
+            tables.Incident(device_id=3, at=NOW, klass="engine-failed", summary="R58N-71: no room on the device"),
+            tables.Incident(device_id=2, at=NOW, klass="engine-failed", summary="VX-husky: no room on the device"),
+            tables.Incident(device_id=2, at=NOW, klass="engine-failed", summary="husky-v1: no room on the device"),
+        ]
+        session.add_all(rows)
+        for row in rows:
+            clusters.sign(session, row)
+        assert len({row.signature for row in rows}) == 1
+
+
+def test_an_attempt_that_still_runs_and_has_the_fault_counts_in_its_rate(db: Database, device: int) -> None:
+    with db.session() as session:
+        add_attempts(session, running=(True, True, False))
+        row = tables.Incident(device_id=1, attempt_id=1, at=NOW, klass="warning", summary="clock 7 s off")
+        session.add(row)
+        clusters.sign(session, row)
+    with db.read() as session:
+        [found] = reads.clusters(session, NOW)
+    assert (found.rate.hits, found.rate.total) == (1, 2), "itself, and the one that ended; what runs is not known yet"
 
 
 def test_mute_and_unmute_and_a_cluster_that_is_not_there(db: Database, device: int) -> None:

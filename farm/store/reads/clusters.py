@@ -24,7 +24,7 @@ WINDOW = timedelta(days=7)
 @dataclass(frozen=True, slots=True)
 class ClusterRow:
     """One cluster. `title`: of the signature with most incidents; `incidents` counts all of them, `rate` is the share
-    of attempts that had one, of those that ended within `WINDOW`."""
+    of attempts that had one, of those that ended within `WINDOW` and those that have one already and still run."""
 
     id: int
     name: str | None
@@ -170,19 +170,23 @@ def _by_signature() -> Select[int, str, str, str, str, int, datetime, datetime]:
 
 
 def _rates(session: Session, ids: Collection[int], now: datetime) -> dict[int, Rate]:
-    """Of the attempts that ended within `WINDOW`, those with an incident of each cluster."""
+    """Of the attempts that ended within `WINDOW`, those with an incident of each cluster.
+
+    One that still runs and has the incident is counted too: whatever comes, it is one of those that had it.
+    """
     a, s, i = tables.Attempt, tables.Signature, tables.Incident
     lately = a.ended_at >= now - WINDOW
     total = session.scalar(select(func.count()).select_from(a).where(lately)) or 0
     query = (
-        select(s.cluster_id, func.count(i.attempt_id.distinct()))
+        select(s.cluster_id, a.ended_at.is_(None).label("runs"), func.count(i.attempt_id.distinct()))
         .join(i, i.signature == s.key)
         .join(a, a.id == i.attempt_id)
-        .where(s.cluster_id.in_(ids), lately)
-        .group_by(s.cluster_id)
+        .where(s.cluster_id.in_(ids), lately | a.ended_at.is_(None))
+        .group_by(s.cluster_id, a.ended_at.is_(None))
     )
-    hits = {row[0]: row[1] for row in session.execute(query)}
-    return {id_: Rate(min(hits.get(id_, 0), total), total) for id_ in ids}
+    hits = {(row[0], bool(row[1])): row[2] for row in session.execute(query)}
+    running = {id_: hits.get((id_, True), 0) for id_ in ids}
+    return {id_: Rate(min(hits.get((id_, False), 0), total) + running[id_], total + running[id_]) for id_ in ids}
 
 
 def _signatures(session: Session, cluster_id: int) -> tuple[SignatureRow, ...]:

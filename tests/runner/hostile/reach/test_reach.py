@@ -69,7 +69,7 @@ def test_database(params) -> None:
 
 
 def test_files_outside_of_the_attempt(params) -> None:
-    for path in (params["journal"], params["secret"], "/etc/shadow", "/root/.ssh/id_ed25519"):
+    for path in (params["journal"], params["secret"], params["neighbour"], "/etc/shadow", "/root/.ssh/id_ed25519"):
         with pytest.raises(OSError, match=r"No such file|denied"):
             os.open(path, os.O_RDONLY)
     for path in ("/farm/pack/new.py", "/usr/bin/new", "/new", "/farm/attempt.json"):
