@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from dashboard.device import event_words, fact_groups
 from dashboard.incidents import groups as groups_of_incidents
@@ -129,3 +129,14 @@ def test_incidents_that_are_alike_are_told_once_with_all_their_evidence() -> Non
     found = groups_of_incidents(rows)
     assert [[row.id for row in group.all] for group in found] == [[1, 2], [3], [4]]
     assert found[0].first.id == 1
+    assert not found[0].differ
+
+
+def test_incidents_of_one_signature_are_one_group_with_the_words_of_each() -> None:
+    rows = [
+        IncidentRow(n, 1, FIRST, "a", NOW + timedelta(seconds=n), "sandbox-refused", f"port {n}", None, None, 2, "key")
+        for n in (3, 1, 2)
+    ]
+    [group] = groups_of_incidents(rows)
+    assert [row.id for row in group.all] == [1, 2, 3], "in the order of time"
+    assert (group.count, group.differ, group.first.id, group.last.id) == (6, True, 1, 3)

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from farm.domain import readiness
 from farm.domain.devices import Availability, DeviceFacts, availability
+from farm.evidence import refused
 from farm.store import naming, notes, tables
 from farm.store.devices import fact, of_fleet
 from farm.store.notes import NoteRow
@@ -86,7 +87,7 @@ class DeviceDetail:
     fingerprints: tuple[FingerprintRow, ...]
     attempts: tuple[RecentAttempt, ...]
     events: tuple[EventRow, ...]
-    incidents: tuple[IncidentRow, ...]
+    incidents: tuple[IncidentRow, ...]  # without what suites tried: that is no trouble of the device
     temperature: Series  # the last hour
 
 
@@ -120,7 +121,7 @@ def device(session: Session, ref: str, now: datetime) -> DeviceDetail | None:
     here = DeviceRef(row.id, row.serial, row.name, row.virtual, tile.model, tile.kind)
     incidents = session.scalars(
         select(tables.Incident)
-        .where(tables.Incident.device_id == row.id)
+        .where(tables.Incident.device_id == row.id, tables.Incident.klass.not_in(refused.CLASSES))
         .order_by(tables.Incident.id.desc())
         .limit(MAX_INCIDENTS)
     )
