@@ -142,6 +142,8 @@ def build(settings: Settings, *, work: bool = True, agent: bool = True) -> Farm:
 def _work(settings: Settings, context: Context, agent: bool) -> HostWork | ServerWork:
     if not agent:
         return ServerWork(context.db, from_environment(WorkSettings()))
+    if context.db.is_sqlite:
+        context.db.here = settings.host_name
     chosen = from_environment(WorkSettings(host=settings.host_name, adb_port=choose_adb_port(settings)))
     return HostWork(context.db, context.artifacts, settings.state, chosen, settings.inventory)
 

@@ -11,10 +11,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from farm.domain import alerts as rules
-from farm.domain.devices import STALE_AFTER, Availability, availability, is_silent
+from farm.domain.devices import STALE_AFTER, Availability, availability
 from farm.store import rivals, tables
 from farm.store.bus import touch
 from farm.store.devices import fact
+from farm.store.hosts import is_away
 
 MAX_SHOWN = 50
 #: An unlisted device that was not seen for so long belongs to the fleet no more.
@@ -104,7 +105,7 @@ def _member(row: tables.Device, host: tables.Host, now: datetime) -> rules.Membe
 
 def _host(host: tables.Host, whose: Mapping[str, str], now: datetime) -> rules.HostState:
     """`whose`: the host of each device, by serial number."""
-    silent = host.lost_at is not None or is_silent(host.seen_at, now)
+    silent = is_away(host, now)
     info = host.info or {}
     duplicates = tuple(
         (str(one["serial"])[:200], tuple(str(address)[:200] for address in one["addresses"][:4]))

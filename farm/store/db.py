@@ -36,11 +36,15 @@ def sqlite_url(path: Path) -> str:
 
 
 class Database:
-    """Sessions on the farm's database. `clock` is the time on SQLite, where this process is the only one."""
+    """Sessions on the farm's database. `clock` is the time on SQLite, where this process is the only one.
+
+    `here`: the host whose agent works in this very process, where there is no other; None: agents are elsewhere.
+    """
 
     def __init__(self, url: str, *, clock: Callable[[], datetime] | None = None) -> None:
         self.url = url
         self.is_sqlite = make_url(url).get_backend_name() == "sqlite"
+        self.here: str | None = None
         self._writer = threading.Lock()
         self._clock = clock or (lambda: datetime.now(UTC))
         self.engine: Engine = _engine(url, self.is_sqlite)
@@ -54,6 +58,10 @@ class Database:
             return self._clock()
         now: datetime = ask(session, _CLOCK).scalar_one()
         return now.astimezone(UTC)
+
+    def _alive(self) -> dict[tuple[str, str], datetime]:
+        """Hosts that are heard of now because this process is theirs, for `farm.store.hosts.alive_at`."""
+        return {} if self.here is None else {("alive", self.here): self._clock()}
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -71,7 +79,11 @@ class Database:
     @contextmanager
     def session(self) -> Iterator[Session]:
         """A write transaction: commits at the end, rolls back on an error, then announces its changes."""
-        with self._turn(), Session(self._writing, expire_on_commit=False) as session, session.begin():
+        with (
+            self._turn(),
+            Session(self._writing, expire_on_commit=False, info=self._alive()) as session,
+            session.begin(),
+        ):
             yield session
             fresh = write_changes(session)
         if fresh and self._feed is not None:
@@ -82,14 +94,14 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A read-only view: one snapshot, nothing written in it is kept."""
-        with Session(self.engine, expire_on_commit=False, autoflush=False) as session:
+        with Session(self.engine, expire_on_commit=False, autoflush=False, info=self._alive()) as session:
             yield session  # closing rolls back, and leaves the rows that were read usable
 
     @contextmanager
     def snapshot(self) -> Iterator[Session]:
         """A read-only view in which every statement sees the same moment, however long it takes."""
         engine = self.engine if self.is_sqlite else self.engine.execution_options(isolation_level="REPEATABLE READ")
-        with Session(engine, expire_on_commit=False, autoflush=False) as session:
+        with Session(engine, expire_on_commit=False, autoflush=False, info=self._alive()) as session:
             yield session
 
     def migrate(self) -> None:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, object_session
 
 from farm.domain import readiness
 from farm.domain.devices import Connection, DeviceFacts, Health, Readiness
@@ -17,6 +17,7 @@ from farm.domain.leases import held_by
 from farm.store import tables
 from farm.store.base import Base
 from farm.store.bus import touch
+from farm.store.hosts import alive_at
 
 WordT = TypeVar("WordT", bound=StrEnum)
 
@@ -71,6 +72,8 @@ def fact(
 
     A row that a newer version wrote, or a hand, must not stop the planning of all the others.
     """
+    alive = None if host is None else alive_at(object_session(host), host.name)
+    there = row.connection != Connection.GONE.value
     return DeviceFacts(
         id=row.id,
         serial=row.serial,
@@ -83,7 +86,7 @@ def fact(
         ring=row.ring,
         labels={str(k): str(v) for k, v in (row.labels or {}).items()},
         connection=_word(Connection, row.connection, Connection.OFFLINE),
-        seen_at=row.seen_at,
+        seen_at=alive if alive is not None and there else row.seen_at,
         health=_word(Health, row.health, Health.SUSPECT),
         health_reason=row.health_reason,
         health_until=row.health_until,
@@ -104,7 +107,7 @@ def fact(
         lease_released=lease is not None and lease.released_at is not None,
         infra_errors=row.infra_errors,
         last_bundle=row.last_bundle,
-        host_lost_at=None if host is None else host.lost_at,
+        host_lost_at=None if host is None or alive is not None else host.lost_at,
         host_unready=None if host is None else host.unready,
     )
 

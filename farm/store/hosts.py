@@ -4,6 +4,9 @@ An agent says who it is each time it starts (`register`, safe to repeat) and tha
 host is *lost* from the moment on at which somebody found out (its agent's channel closed, or nothing was heard for
 too long) until it is heard of again. It is *unready* while its agent says that it cannot take work, and why. No work is
 begun on the devices of a lost host, nor on those of one that is not ready.
+
+A farm of one process has one host, its own: however late its heartbeat is written on a busy machine, it is there while
+anybody is answered (`alive_at`).
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Any
 
 from sqlalchemy import select, update
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, object_session
 
 from farm.domain.devices import is_silent
 from farm.store import tables
@@ -80,7 +83,19 @@ def fallen_silent(session: Session, now: datetime) -> list[str]:
             tables.Host.lost_at.is_(None), tables.Host.seen_at.is_not(None)
         )
     )
-    return [name for name, seen_at in rows if is_silent(seen_at, now)]
+    return [name for name, seen_at in rows if is_silent(alive_at(session, name) or seen_at, now)]
+
+
+def alive_at(session: Session | None, name: str) -> datetime | None:
+    """When the transaction began, where this process is all of the host; None: its heartbeat says when it was heard."""
+    found: datetime | None = None if session is None else session.info.get(("alive", name))
+    return found
+
+
+def is_away(row: tables.Host, now: datetime) -> bool:
+    """Whether the host is lost, or silent for too long."""
+    alive = alive_at(object_session(row), row.name)
+    return alive is None and (row.lost_at is not None or is_silent(row.seen_at, now))
 
 
 def incarnation_of(session: Session, name: str) -> str | None:

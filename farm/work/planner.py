@@ -22,7 +22,7 @@ from farm.domain.devices import is_silent
 from farm.domain.leases import HEARTBEAT, LeaseVerdict
 from farm.domain.outcomes import State
 from farm.domain.scheduling import ahead, why
-from farm.store import leases, reservations, tables
+from farm.store import hosts, leases, reservations, tables
 from farm.store.bus import Change, changes_after, touch
 from farm.store.db import Database
 from farm.store.locks import hold_job
@@ -170,7 +170,10 @@ class Planner:
         """A host that falls silent cannot say so itself: it is announced here, and so is its coming back."""
         with self._db.read() as session:
             now = self._db.now(session)
-            found = {h.name: is_silent(h.seen_at, now) for h in session.scalars(select(tables.Host))}
+            found = {
+                h.name: is_silent(hosts.alive_at(session, h.name) or h.seen_at, now)
+                for h in session.scalars(select(tables.Host))
+            }
         changed = [name for name, silent in found.items() if self._silent.get(name) is not silent]
         if not changed:
             return

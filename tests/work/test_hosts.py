@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, update
 
+from farm import app
 from farm.domain.causes import Cause
 from farm.domain.devices import Availability, availability
 from farm.domain.outcomes import Outcome
+from farm.settings import load
 from farm.store import alerts, devices, free_devices, hosts, leases, queue, tables
 from farm.store.artifacts import ArtifactStore
 from farm.store.db import Database
@@ -80,6 +82,41 @@ def test_a_device_whose_host_was_lost_a_moment_ago_is_away_for_everybody(db: Dat
     assert why.startswith("its host local is away since ")
     assert why.endswith(" UTC")
     assert at_once(db) == []
+
+
+def test_the_host_of_a_farm_of_one_process_is_never_away_while_that_answers(db: Database) -> None:
+    add_device(db, "d1")
+    beat(db)
+    lose(db)
+    with db.session() as session:
+        for table in (tables.Host, tables.Device):
+            session.execute(update(table).values(seen_at=db.now(session) - timedelta(minutes=5)))
+    assert {word for word, _ in seen_by(db)} == {Availability.STALE}
+    db.here = "far"
+    assert {word for word, _ in seen_by(db)} == {Availability.STALE}
+    db.here = "local"
+    assert seen_by(db) == {(Availability.READY, "ready")}
+    with db.session() as session:
+        session.execute(update(tables.Device).values(health="bad", health_reason="too many strikes"))
+        session.execute(update(tables.Host).values(lost_at=None))
+    assert seen_by(db) == {(Availability.QUARANTINED, "too many strikes")}
+    with db.read() as session:
+        now = db.now(session)
+        assert hosts.fallen_silent(session, now) == []
+        assert [host.silent for host in fleet(session, now).hosts] == [False]
+        assert "host-lost" not in {alert.kind for alert in alerts.due(session, now)}
+    with db.session() as session:
+        session.execute(update(tables.Device).values(connection="gone"))
+    assert seen_by(db) == {(Availability.GONE, "adb does not list it")}  # of devices it is no proof
+
+
+def test_a_farm_of_one_process_says_which_host_it_is_and_a_server_among_many_is_none(tmp_path: Path) -> None:
+    settings = load({}, state=tmp_path / "farm", host_name="lab")
+    farm = app.build(settings)
+    for agent, here in ((False, None), (True, "lab")):
+        app._work(settings, farm.app.state.farm, agent)
+        assert farm.db.here == here
+    farm.db.close()
 
 
 def test_a_host_that_is_not_ready_gets_no_work_until_it_is_and_says_why(

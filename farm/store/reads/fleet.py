@@ -10,11 +10,12 @@ from datetime import datetime, timedelta
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from farm.domain.devices import Availability, Connection, DeviceFacts, availability, is_silent, remedy
+from farm.domain.devices import Availability, Connection, DeviceFacts, availability, remedy
 from farm.domain.outcomes import State
 from farm.store import inventories, tables
 from farm.store.alerts import AlertRow, open_alerts
 from farm.store.devices import fact, of_fleet
+from farm.store.hosts import is_away
 from farm.store.reads.progress import of_jobs
 from farm.store.reads.shared import Point, kind_of, model_of, temperature_events, thin
 
@@ -102,16 +103,12 @@ def fleet(session: Session, now: datetime) -> Fleet:
     found = tiles(session, now)
     per_host = Counter(tile.facts.host for tile in found)
     rows = list(session.scalars(select(tables.Host).order_by(tables.Host.name)))
-    hosts = tuple(HostRow(h.name, h.seen_at, _is_away(h, now), h.drained, per_host[h.name], h.unready) for h in rows)
-    strangers = tuple(one for row in rows if not _is_away(row, now) for one in _unidentified(row))
+    hosts = tuple(HostRow(h.name, h.seen_at, is_away(h, now), h.drained, per_host[h.name], h.unready) for h in rows)
+    strangers = tuple(one for row in rows if not is_away(row, now) for one in _unidentified(row))
     counts = Counter(tile.availability.value for tile in found)
     needs = tuple(tile.facts.name for tile in found if _needs_hand(tile))
     errors, alerts = inventories.errors(session), open_alerts(session)
     return Fleet(now, found, hosts, dict(counts), _queue(session), needs, strangers, errors, alerts)
-
-
-def _is_away(host: tables.Host, now: datetime) -> bool:
-    return host.lost_at is not None or is_silent(host.seen_at, now)
 
 
 def _unidentified(host: tables.Host) -> list[Unidentified]:
