@@ -9,6 +9,9 @@ import click
 from farm.cli.client import connect
 from farm.cli.output import cell, duration, note, parse_time, print_json, table
 
+#: So many devices are named with what must happen to them.
+_NAMED = 3
+
 
 @click.command("why")
 @click.argument("job", type=click.IntRange(1))
@@ -40,10 +43,7 @@ def print_why(told: dict[str, Any]) -> None:
     if told["share"]:
         print(told["share"])
     start = told["estimated_start"]
-    print(
-        f"expected to start in {duration(_between(now, start))}" if start else "nobody can say when it will start",
-        end="",
-    )
+    print(f"expected to start in {duration(_between(now, start))}" if start else _once(told), end="")
     print(f", to take {duration(told['expected_s'])}" if told["expected_s"] is not None else "")
     off = told["accuracy"]
     if off["median_error_s"] is None:
@@ -57,6 +57,16 @@ def print_why(told: dict[str, Any]) -> None:
         )
     if told["more_candidates"]:
         note(f"and {told['more_candidates']} more")
+
+
+def _once(told: dict[str, Any]) -> str:
+    """What must happen before it starts, where all that it could have is away."""
+    needs = [(c["name"], c.get("once")) for c in told["candidates"]]
+    if not needs or told["more_candidates"] or not all(once for _, once in needs):
+        return "nobody can say when it will start"
+    named = "; or ".join(f"{name} is there for it: {once}" for name, once in needs[:_NAMED])
+    more = f"; or one of {len(needs) - _NAMED} more" if needs[_NAMED:] else ""
+    return f"starts once {named}{more}"
 
 
 def _accuracy(judged: int, error: str) -> str:

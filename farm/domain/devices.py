@@ -168,6 +168,28 @@ def availability(device: DeviceFacts, now: datetime) -> tuple[Availability, str]
     return Availability.READY, "ready"
 
 
+def usable_once(device: DeviceFacts, now: datetime) -> str | None:
+    """What must happen before a device that is away is used again; None: it is not away."""
+    needs = []
+    if device.host_lost_at is not None or is_silent(device.seen_at, now):
+        needs.append(f"its host {device.host} is heard of again")
+    if device.connection is Connection.GONE:
+        needs.append("it is plugged in again")
+    by_hand = device.health is Health.BAD and device.health_until is None
+    if by_hand or device.health is Health.MAINTENANCE:
+        needs.append(f"a person releases it (`farm device release {device.name}`)")
+        return _all_of(needs)
+    if device.health is Health.BAD and device.health_until is not None and now < device.health_until:
+        needs.append(f"its quarantine is over at {clock(device.health_until, now)}")
+    if needs and device.health is not Health.GOOD:
+        needs.append("a health check finds it well (nobody needs to release it)")
+    return _all_of(needs) if needs else None
+
+
+def _all_of(needs: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(needs[:-1]), needs[-1])))
+
+
 def _leased(device: DeviceFacts) -> tuple[Availability, str]:
     if device.lease_released:
         return Availability.CLEANING, "being cleaned after its last holder"

@@ -52,6 +52,24 @@ def test_why_says_place_holder_and_expected_start(busy: Served) -> None:
     assert told["estimated_start"] is not None
 
 
+def test_why_says_what_must_happen_where_the_device_is_away(busy: Served) -> None:
+    with busy.farm.db.session() as session:
+        row = session.get_one(tables.Device, 1)
+        row.connection, row.health, before = "gone", "suspect", (row.connection, row.health)
+    said = "starts once d1 is there for it: it is plugged in again and a health check finds it well"
+    try:
+        told = run(busy, "why", "2", "--json").json()
+        shown = run(busy, "why", "2").out
+    finally:
+        with busy.farm.db.session() as session:
+            row = session.get_one(tables.Device, 1)
+            row.connection, row.health = before
+    assert said in shown
+    assert "nobody can say" not in shown
+    assert told["candidates"][0]["once"].startswith("it is plugged in again")
+    assert "waits until it is plugged in again" in told["reason"]
+
+
 def test_a_runs_lease_is_listed_as_its_run(busy: Served) -> None:
     listed = run(busy, "lease", "list").out
     assert re.search(r"d1 +run 1 +ann +red", listed), listed

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from farm.domain.devices import Availability, Connection, DeviceFacts, availability
+from farm.domain.devices import Availability, Connection, DeviceFacts, Health, availability, usable_once
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 
@@ -62,3 +62,36 @@ def test_a_host_that_is_not_ready_keeps_its_idle_devices_from_work_and_says_why(
     word, why = availability(on_host(host_unready=full), NOW)
     assert (word, why) == (Availability.NOT_READY, "its host local is not ready: only 1.0 MB are free")
     assert availability(on_host(host_unready=full, lease_holder="attempt:1"), NOW)[0] is Availability.RUNNING
+
+
+WELL = "a health check finds it well (nobody needs to release it)"
+
+
+@pytest.mark.parametrize(
+    ("more", "once"),
+    [
+        ({}, None),
+        ({"connection": Connection.GONE, "health": Health.SUSPECT}, f"it is plugged in again and {WELL}"),
+        (
+            {"connection": Connection.GONE, "health": Health.BAD, "health_until": NOW + timedelta(minutes=5)},
+            f"it is plugged in again, its quarantine is over at 12:05 UTC and {WELL}",
+        ),
+        (
+            {"connection": Connection.GONE, "health": Health.BAD, "health_until": NOW - timedelta(minutes=5)},
+            f"it is plugged in again and {WELL}",
+        ),
+        (
+            {"health": Health.BAD, "health_until": NOW + timedelta(minutes=5)},
+            f"its quarantine is over at 12:05 UTC and {WELL}",
+        ),
+        ({"health": Health.BAD}, "a person releases it (`farm device release d`)"),
+        (
+            {"connection": Connection.GONE, "health": Health.MAINTENANCE},
+            "it is plugged in again and a person releases it (`farm device release d`)",
+        ),
+        ({"host_lost_at": NOW, "health": Health.SUSPECT}, f"its host local is heard of again and {WELL}"),
+        ({"seen_at": None}, "its host local is heard of again"),
+    ],
+)
+def test_what_must_happen_before_a_device_that_is_away_is_used_again(more: dict[str, object], once: str | None) -> None:
+    assert usable_once(on_host(**more), NOW) == once

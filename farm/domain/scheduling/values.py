@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from farm.domain.devices import Availability, DeviceFacts, availability
+from farm.domain.devices import Availability, DeviceFacts, availability, usable_once
 from farm.domain.selectors import Selector
 
 #: A device in one of these states is not worth waiting for when another one matches.
@@ -67,6 +67,7 @@ class PlannedDevice:
     accounts: tuple[str, ...] = ()  # quotas that its holder counts against
     until: datetime | None = None  # when its holder is expected to be done; None: not known
     hold: str | None = None  # why nothing may be granted on it now (pause, drain); what runs goes on
+    once: str | None = None  # what must happen before it is used again; None: it is not away
 
     @classmethod
     def of(cls, device: DeviceFacts, now: datetime, **more: object) -> PlannedDevice:
@@ -84,6 +85,7 @@ class PlannedDevice:
             infra_errors=device.infra_errors,
             holder=device.lease_holder,
             held_by=device.held_by,
+            once=usable_once(device, now) if state in AWAY else None,
             **more,  # type: ignore[arg-type]
         )
 

@@ -34,6 +34,7 @@ class Candidate:
     until: datetime | None
     avoided: bool  # this very job failed on it
     held_by: str | None = None  # its holder as people know it: user, team, run
+    once: str | None = None  # what must happen before it can be had; None: it works, or its holder is waited for
 
     def words(self, now: datetime) -> str:
         """`d1 is running (run 12 of mia, team perf, until about 14:05 UTC)`."""
@@ -135,6 +136,8 @@ def reason(index: Index, job: WaitingJob) -> str:
 
 def _busy_words(found: list[PlannedDevice], job: WaitingJob, now: datetime) -> str:
     words = [_candidate(device, job).words(now) for device in found[:_NAMED]]
+    if len(found) == 1 and found[0].once is not None and found[0].hold is None:
+        return f"{words[0]}; waits until {found[0].once}"
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return "; ".join(words) + more
 
@@ -148,7 +151,8 @@ def _candidate(device: PlannedDevice, job: WaitingJob) -> Candidate:
     if device.hold is not None:
         state, why = ("held", device.hold) if device.holder is None else (f"{state} and held", device.hold)
     avoided = device.id in job.avoid
-    return Candidate(device.id, device.name, state, why, device.holder, device.until, avoided, device.held_by)
+    once = device.once if device.hold is None else f"it is given work again: {device.hold}"
+    return Candidate(device.id, device.name, state, why, device.holder, device.until, avoided, device.held_by, once)
 
 
 def _position(index: Index, job: WaitingJob) -> tuple[int, int]:
