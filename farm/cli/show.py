@@ -53,10 +53,11 @@ def print_run(detail: dict[str, Any]) -> None:
     states = [word for word in _SOMETIMES if any(attempt["tests"].get(word) for attempt in short["attempts"])]
     counted = ("PASSED", "FAILED", "SKIPPED", *(word.replace("-", " ").upper() for word in states), "MEASURED", "TRIES")
     table(
-        ("JOB", "DEVICE", "OUTCOME", *counted, ""),
+        ("JOB", "DEVICE", "OUTCOME", *counted),
         (_row(attempt, run["state"], states) for attempt in short["attempts"]),
         right=("JOB", *counted),
     )
+    _print_reasons(short)
     for attempt in short["attempts"]:
         _print_failures(attempt)
     _print_retries(detail)
@@ -73,13 +74,24 @@ def _row(attempt: dict[str, Any], state: str, states: list[str]) -> list[object]
     device = (attempt["device"] or "any") + (" (virtual)" if attempt["virtual"] else "")
     tests = attempt["tests"]
     bad = tests["failed"]
-    passed = attempt["outcome"] == "passed"
     return [
         attempt["job"], device, outcome_text(attempt["outcome"], state),
         tests["passed"], cell(bad, "red" if bad else ""), tests["skipped"],
         *(tests.get(word, 0) for word in states), attempt["measurements"], attempt["tries"],
-        "" if passed else attempt["reason"] or "",
     ]  # fmt: skip
+
+
+def _print_reasons(short: dict[str, Any]) -> None:
+    """A table of its own: a sentence beside eight columns of figures has no room in a terminal."""
+    rows = [
+        [attempt["job"], attempt["device"] or "any", attempt["reason"]]
+        for attempt in short["attempts"]
+        if attempt["outcome"] != "passed" and attempt["reason"]
+    ]
+    if rows:
+        print()
+        table(("JOB", "DEVICE", "REASON"), rows, right=("JOB",))
+        print()
 
 
 def _print_confirmations(detail: dict[str, Any]) -> None:
