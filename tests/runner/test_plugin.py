@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from farm.adb.device import Device
 from farm.adb.shell import ShellResult
 from farm.domain.journal import Record
+from runner.engine import Engine
+from runner.engines.base import EngineRequest
+from runner.handles import Logcat
+from runner.measure import Measure
 from runner.summary import row, spread
 from tests.runner.attempts import ROOT, Attempt, Attempts, write_pack
 from tests.waiting import eventually
@@ -214,6 +223,28 @@ def test_the_manual_names_all_that_a_command_returns() -> None:
     public = {name for name in vars(ShellResult) if not name.startswith("_")}
     manual = (ROOT / "docs" / "suites.md").read_text()
     assert not {name for name in public if f"`{name}`" not in manual}
+
+
+def test_each_fixture_is_documented_as_it_is_called() -> None:
+    """What the manual's table shows of a fixture is a whole call that its class accepts, never a bare name."""
+    classes = {"engine": Engine, "measure": Measure, "device": Device, "logcat": Logcat}
+    requests = {field.name for field in dataclasses.fields(EngineRequest)}
+    table = (ROOT / "docs" / "suites.md").read_text().split("| fixture ")[1].split("| marker ")[0]
+    shown = set()
+    for code in re.findall(r"`([^`]+)`", table):
+        nodes = list(ast.walk(ast.parse(code, mode="eval")))
+        calls = {id(node.func): node for node in nodes if isinstance(node, ast.Call)}
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in classes:
+                member, call = getattr(classes[node.value.id], node.attr), calls.get(id(node))
+                assert callable(member) == (call is not None), code
+                if call is not None:
+                    words = {word.arg or "": None for word in call.keywords}
+                    inspect.signature(member).bind(None, *call.args, **words)
+                    assert node.attr != "run" or set(words) <= requests, code
+                    shown.add((node.value.id, node.attr))
+    assert {member for owner, member in shown if owner == "device"} == {"shell", "check_shell", "push", "pull", "props"}
+    assert {owner for owner, _ in shown} == set(classes)
 
 
 def test_a_suite_runs_at_a_desk_without_any_server(
