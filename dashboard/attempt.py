@@ -37,17 +37,26 @@ _MANY = ("temperature/", "cooling/")
 class SeriesView:
     series: Series
     line: drawing.Line
-    low: str
-    high: str
+    reach: str  # from its lowest to its highest value; of a flat one that value
     last: str
+
+    @property
+    def flat(self) -> bool:
+        return self.line.low == self.line.high
 
 
 @dataclass(frozen=True, slots=True)
 class Charts:
-    """Series on one shared axis of time; `spans` are the tests on it: (x, width, short name)."""
+    """Series on one shared axis of time; `spans` are the tests on it: (x, width, short name).
+
+    Those that did not change are `flat`: a word each, no curve. `more` are the many of one kind: each zone, each
+    cooling device.
+    """
 
     series: tuple[SeriesView, ...]
-    more: tuple[SeriesView, ...]  # the many of one kind: each zone, each cooling device
+    flat: tuple[SeriesView, ...]
+    more: tuple[SeriesView, ...]
+    more_flat: tuple[SeriesView, ...]
     spans: tuple[tuple[float, float, str], ...]
     marks: tuple[tuple[float, str], ...]
     ticks: tuple[drawing.Tick, ...]
@@ -61,8 +70,9 @@ def charts(detail: AttemptDetail) -> Charts | None:
     for series in detail.series:
         drawn = drawing.line(series.points, axis, least_span=4.0 if series.unit == "°C" else 0.0)
         if drawn:
-            low, high, last = (words.quantity(v, series.unit) for v in (drawn.low, drawn.high, drawn.last))
-            views.append(SeriesView(series, drawn, low, high, last))
+            last = words.quantity(drawn.last, series.unit)
+            reach = last if drawn.low == drawn.high else words.between(drawn.low, drawn.high, series.unit)
+            views.append(SeriesView(series, drawn, reach, last))
     if not views:
         return None
     spans = []
@@ -71,9 +81,16 @@ def charts(detail: AttemptDetail) -> Charts | None:
             x = axis.percent(test.began_at)
             spans.append((x, axis.percent(test.ended_at or attempt.ended_at or detail.at) - x, test.test_id))
     marks = tuple((axis.percent(i.at), i.klass) for i in detail.incidents)
-    first = tuple(view for view in views if not view.series.name.startswith(_MANY))
+    few = [view for view in views if not view.series.name.startswith(_MANY)]
+    many = [view for view in views if view.series.name.startswith(_MANY)]
     return Charts(
-        first, tuple(view for view in views if view not in first), tuple(spans), marks, drawing.seconds_ticks(axis)
+        series=tuple(view for view in few if not view.flat),
+        flat=tuple(view for view in few if view.flat),
+        more=tuple(view for view in many if not view.flat),
+        more_flat=tuple(view for view in many if view.flat),
+        spans=tuple(spans),
+        marks=marks,
+        ticks=drawing.seconds_ticks(axis),
     )
 
 

@@ -62,6 +62,7 @@ def view(detail: RunDetail) -> dict[str, object]:
     attempts = [attempt for job in detail.jobs for attempt in job.attempts]
     sign, said = answer(detail)
     order = [column.device.id for column in detail.matrix.columns if column.device]
+    drawn = timeline(attempts, detail.temperatures, detail.at)
     trouble = [a for a in attempts if a.retried or is_farm_trouble(a.outcome)]
     return {
         "detail": detail,
@@ -75,7 +76,10 @@ def view(detail: RunDetail) -> dict[str, object]:
         "attempts": [(job, attempt, attempt_sign(attempt)) for job in detail.jobs for attempt in job.attempts],
         "trouble": trouble,
         "trouble_of": Counter(a.blame for a in trouble if a.blame),
-        "timeline": timeline(attempts, detail.temperatures, detail.at),
+        "timeline": drawn,
+        # No hole on the page: the list of attempts stands under the shorter one, and an attempt in the timeline is
+        # about as tall as two tests in the matrix.
+        "attempts_left": drawn is not None and 2 * len(attempts) > len(detail.matrix.rows),
         "groups": groups(detail.measurements, order),
         "facts": facts(detail.measurements, order),
         "stages": stage_table(detail.stages),

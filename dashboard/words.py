@@ -35,6 +35,23 @@ def quantity(value: float | None, unit: str) -> str:
     return f"{figure(value)}{THIN}{unit}" if unit else figure(value)
 
 
+def between(low: float, high: float, unit: str) -> str:
+    """A range with its unit once: `0.07 to 1.53 tasks`.
+
+    Both ends have the decimals that the larger one needs for three digits, and up to three more to tell them apart.
+    """
+    largest = max(abs(low), abs(high))
+    decimals = 2 - math.floor(math.log10(largest)) if largest else 0
+    if decimals > 6:
+        return f"{figure(low)} to {quantity(high, unit)}"
+    for more in range(4):
+        ends = [f"{end:,.{max(0, decimals) + more}f}" for end in (low, high)]
+        if low == high or ends[0] != ends[1]:
+            break
+    text = " to ".join(end.replace(",", THIN).replace("-", MINUS) for end in ends)
+    return f"{text}{THIN}{unit}" if unit else text
+
+
 def celsius(value: float | None) -> str:
     """`41.2 °C`: always one decimal, so that a live figure does not jump."""
     return NOT_MEASURED if value is None else f"{value:.1f}{THIN}°C".replace("-", MINUS)

@@ -32,6 +32,21 @@ def test_a_figure_has_three_significant_digits(value: float, text: str) -> None:
     assert words.figure(value) == text
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "unit", "text"),
+    [
+        (0.07, 1.534, "tasks", "0.07 to 1.53\u202ftasks"),
+        (2.0, 11.62, "W", "2.0 to 11.6\u202fW"),
+        (1900, 2400, "MHz", "1\u202f900 to 2\u202f400\u202fMHz"),
+        (-5.0, 0.0, "", "−5.00 to 0.00"),
+        (400.02, 400.04, "MB", "400.02 to 400.04\u202fMB"),
+        (1e-9, 2e-9, "s", "1.00e−09 to 2.00e−09\u202fs"),
+    ],
+)
+def test_both_ends_of_a_range_have_the_digits_of_the_larger_one(low: float, high: float, unit: str, text: str) -> None:
+    assert words.between(low, high, unit) == text
+
+
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
 def test_what_was_not_measured_is_said_in_words(value: float | None) -> None:
     assert words.quantity(value, "tok/s") == "not measured"
