@@ -16,7 +16,7 @@ CLASSES = frozenset({SANDBOX, LENS, JOURNAL})
 NO_NAMES = "names cannot be looked up: there is no network here"
 FARMS_OWN = "the farm's own, outside of this attempt"
 
-_MORE = re.compile(r"\d+ more like these: (.+)", re.DOTALL)
+_MORE = re.compile(r"\d+ more like these(?:: (.+))?", re.DOTALL)
 _CONNECT = re.compile(r"connect ([0-9a-fA-F.:]+) port \d+: ")
 _DATABASE = re.compile(r"\.(?:sqlite3?|db)(?:-(?:wal|shm|journal))?\Z")
 _OPENS = frozenset({"open", "openat", "openat2"})
@@ -53,7 +53,7 @@ def kind(klass: str, summary: str) -> str:
     if klass not in CLASSES:
         return ""
     if match := _MORE.fullmatch(summary):
-        return match[1]
+        return match[1] or ""  # an older journal does not say of what kind
     if klass == SANDBOX:
         return _sandbox(summary)
     if klass == LENS:

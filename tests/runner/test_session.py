@@ -182,6 +182,16 @@ def test_a_suite_may_have_the_time_it_needs_and_no_more(
     assert "test_busy" in attempt.records("test_end")[0].fields["detail"]
 
 
+def test_a_suite_that_used_up_its_time_is_told_with_the_test_and_the_call_that_it_waited_in(
+    attempts: Attempts, phone: fleet.Running, tmp_path: Path
+) -> None:
+    text = "def test_long(device):\n    device.shell('sleep 60', timeout_s=60)\n"
+    pack = write_pack(tmp_path / "pack", {"s/test_long.py": text}, s={"path": "s", "limits": {"suite_s": 4}})
+    reason = attempts.make(phone, pack, "s").run().fields["reason"]
+    assert reason.startswith("suite s used up its 4 s, in s/test_long.py::test_long: it waited in ")
+    assert reason.endswith("shell, called at test_long.py line 2 in test_long")
+
+
 def test_a_suite_that_waits_for_an_engine_at_work_is_not_silent(
     attempts: Attempts, phone: fleet.Running, tmp_path: Path
 ) -> None:
