@@ -14,13 +14,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from farm.cli.client import here
+from farm.cli.finding import Finding
 from farm.cli.output import cell, console, print_json
 from farm.domain.outcomes import ExitCode
 from farm.domain.words import size
@@ -29,17 +29,6 @@ from farm.settings import Settings, load, port_is_free
 #: Space for a few bundles with models, their artifacts and logs.
 WANTED_BYTES = 5_000_000_000
 _TOOL_S = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the report. `remedy` is what to type when it is not ok; `needed`: the farm cannot work without."""
-
-    name: str
-    ok: bool
-    words: str
-    remedy: str = ""
-    needed: bool = True
 
 
 @click.command("doctor")

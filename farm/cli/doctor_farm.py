@@ -7,8 +7,8 @@ from typing import Any
 
 from farm.cli.client import connect, start_words
 from farm.cli.demo_parts import adb_server
-from farm.cli.doctor import Finding
 from farm.cli.errors import CliError
+from farm.cli.finding import Finding
 from farm.cli.processes import running_server
 from farm.domain.inventory import Inventory, parse
 from farm.settings import Settings
