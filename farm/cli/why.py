@@ -8,6 +8,7 @@ import click
 
 from farm.cli.client import connect
 from farm.cli.output import cell, duration, note, parse_time, print_json, table
+from farm.domain.words import count
 
 #: So many devices are named with what must happen to them.
 _NAMED = 3
@@ -72,7 +73,7 @@ def _once(told: dict[str, Any]) -> str:
 def _accuracy(judged: int, error: str) -> str:
     if judged == 1:
         return f"the only estimate so far was off by {error}"
-    return f"half of the last {judged} estimates were off by at most {error}"
+    return f"half of the last {count(judged, 'estimate')} were off by at most {error}"
 
 
 def _until(candidate: dict[str, Any], now: str) -> object:
