@@ -149,20 +149,32 @@ def connect(settings: Settings | None = None) -> Client:
         return Client(url, token)
     if url:
         return Client(url, _kept_token(url))
-    server = read_server(settings)
-    if server is None:
-        current = None if os.environ.get("FARM_STATE") else _current()
+    if read_server(settings) is None and not os.environ.get("FARM_STATE"):
+        current = _current()
         if current is not None:
             return Client(current.url, token or current.token)
+    return of_state_folder(settings, token)
+
+
+def of_state_folder(settings: Settings, token: str = "") -> Client:
+    """The farm of this state folder, whatever the environment names; `token` empty: the folder's own.
+
+    Raises CliError when none is there.
+    """
+    server = read_server(settings)
+    if server is None:
         raise Unreachable(f"no farm runs here (nothing in {settings.state})", start_words(settings))
+    return Client(str(server["url"]), token or _local_token(settings), start_words(settings))
+
+
+def _local_token(settings: Settings) -> str:
     try:
-        token = token or settings.token_file.read_text().strip()
+        return settings.token_file.read_text().strip()
     except OSError as error:
         raise CliError(
             f"the local token {settings.token_file} cannot be read: {error.strerror}",
             "ask the user who runs the farm, or export FARM_TOKEN=…",
         ) from None
-    return Client(str(server["url"]), token, start_words(settings))
 
 
 def start_words(settings: Settings) -> str:

@@ -22,13 +22,15 @@ import click
 
 from farm.cli import faults as fault_specs
 from farm.cli import processes
-from farm.cli.client import Client, connect
+from farm.cli.client import Client, of_state_folder
 from farm.cli.demo_parts import DEVICES, ROOT, Parts, Virtual
 from farm.cli.errors import CliError
 from farm.cli.output import note, print_json
 from farm.cli.run import follow, submit
 from farm.cli.signals import heed_no_signal, stopped_by_signals
 from farm.cli.summary import believable, exit_code, exit_words, summary
+from farm.domain.devices import Availability
+from farm.domain.scheduling.values import AWAY
 from farm.settings import DEFAULT_PORT, Settings, load, port_is_free
 
 T = TypeVar("T")
@@ -53,18 +55,20 @@ FAULT_VARIABLE = "FARM_ENGINE_FAULT"
 def command(once: bool, as_json: bool, faults: tuple[str, ...], fault_device: str | None, keep: bool) -> int:
     """Three virtual devices, an engine, suites and a dashboard.
 
-    Stays up until Ctrl-C. Exit codes: 0 passed, 1 failed, 2 the farm's own trouble, 3 refused, 5 interrupted.
+    Stays up until Ctrl-C; where the demo is up already, the run is queued there and nothing is started or stopped.
+
+    Exit codes: 0 passed, 1 failed, 2 the farm's own trouble, 3 refused, 5 interrupted.
     """
     settings = _settings()
     single = fault_specs.check(faults)
     fault_specs.check_device(fault_device, _device_names(settings), single)
     _check_tools()
-    _check_alone(settings)
+    up = demo_that_is_up(settings)
     demo = Demo(settings, Parts(settings))
     with stopped_by_signals(), contextlib.ExitStack() as stack:
-        if not (once and keep):
+        if not (up or (once and keep)):
             stack.callback(demo.stop)
-        client, bundle = demo.start()
+        client, bundle = demo.join(up) if up else demo.start()
         detail = demo.run(client, bundle, single, fault_device)
         shown = result(client, demo, detail)
         if as_json:
@@ -75,7 +79,9 @@ def command(once: bool, as_json: bool, faults: tuple[str, ...], fault_device: st
             from farm.cli.show import print_run
 
             print_run(detail)
-        if not once:
+        if up:
+            note("The demo that was up already goes on: `farm login` prints a link to its pages.")
+        elif not once:
             _stay(client)
         elif keep:
             note(f"Left running: {client.url}. End it: farm down --all --state {settings.state}")
@@ -107,7 +113,7 @@ class Demo:
             for future in started:
                 future.result()
             served.result()
-            client = connect(self.settings)
+            client = of_state_folder(self.settings)
             self._wait_for_devices(client, built)
             self.seconds["devices"] = round(time.monotonic() - self.began, 2)
             folder = self._follow_build(built)
@@ -116,9 +122,12 @@ class Demo:
             raise
         finally:
             pool.shutdown(cancel_futures=True)
-        from farm.cli.upload import send_bundle
+        return client, _send(client, folder)
 
-        return client, str(send_bundle(client, folder)["hash"])
+    def join(self, client: Client) -> tuple[Client, str]:
+        """The same of a demo that is up already: only the engine is built, where it has changed since."""
+        note(f"The demo is up already at {client.url}: this run is queued there.")
+        return client, _send(client, self._timed("build", self.parts.build_bundle))
 
     def run(self, client: Client, bundle: str, faults: list[str], fault_device: str | None) -> dict[str, Any]:
         """Queue the suites on the three devices and wait for the end; the run's detail."""
@@ -222,6 +231,12 @@ class Demo:
             self.seconds[name] = round(time.monotonic() - began, 2)
 
 
+def _send(client: Client, folder: Path) -> str:
+    from farm.cli.upload import send_bundle
+
+    return str(send_bundle(client, folder)["hash"])
+
+
 def result(client: Client, demo: Demo, detail: dict[str, Any]) -> dict[str, Any]:
     """What `--json` prints."""
     wanted = {device.serial for device in DEVICES}
@@ -269,15 +284,27 @@ def _device_names(settings: Settings) -> list[str]:
     return [*(entry.name for entry in found if entry is not None), *serials]
 
 
-def _check_alone(settings: Settings) -> None:
-    """Somebody may be working on a farm that is up here: it is never taken over or stopped in passing."""
+def demo_that_is_up(settings: Settings) -> Client | None:
+    """The farm of this state folder where it is a demo in good order; None: none is up.
+
+    Somebody may be working on it: it is never taken over or stopped in passing. Raises CliError for any other farm, and
+    for a demo whose devices cannot be used.
+    """
     server = processes.running_server(settings)
-    if server is not None:
+    if server is None:
+        return None
+    client = of_state_folder(settings)
+    tiles = client.get("/api/devices")["devices"]
+    states = {tile["facts"]["serial"]: tile["availability"] for tile in tiles if tile["facts"]["virtual"]}
+    unfit = [device.serial for device in DEVICES if states.get(device.serial, Availability.GONE) in AWAY]
+    if unfit:
         raise CliError(
-            f"a farm is up in {settings.state} already: {server['url']}",
+            f"a farm is up in {settings.state} already, and not a demo to queue a run on: {server['url']} has no "
+            f"{', '.join(unfit)} that can be used",
             f"use that one (farm login, farm run), end it with `farm down --all --state {settings.state}`, or give "
             "this demo a state of its own: FARM_STATE=/tmp/farm-demo farm demo",
         )
+    return client
 
 
 def _check_tools() -> None:

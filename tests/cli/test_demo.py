@@ -81,6 +81,19 @@ def test_a_crash_on_one_device_is_that_devices_alone_and_nothing_is_left_running
     nothing_is_left(state)
 
 
+@pytest.mark.slow
+def test_a_second_demo_queues_its_run_on_the_first_and_leaves_it_up(state: Path) -> None:
+    first = demo(state, "--keep")
+    assert first.code == 0, first
+    server = processes.running_server(load({}, state=state))
+    second = demo(state)
+    assert second.code == 0, second
+    assert (first.json()["run"]["id"], second.json()["run"]["id"]) == (1, 2)
+    assert "The demo is up already at" in second.err
+    assert server is not None
+    assert processes.running_server(load({}, state=state)) == server
+
+
 def test_an_interrupted_demo_leaves_nothing_running(state: Path) -> None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("FARM_")}
     process = subprocess.Popen(

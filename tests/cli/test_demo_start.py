@@ -8,16 +8,19 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import Future
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from farm.cli.demo import Demo
+from farm.cli.demo import Demo, demo_that_is_up
 from farm.cli.demo_parts import DEVICES, Parts
 from farm.cli.errors import CliError
 from farm.cli.signals import stopped_by_signals
 from farm.settings import load
+from farm.store import tables
+from tests.served import serve
 
 
 class NoDevices:
@@ -62,6 +65,38 @@ def test_a_device_that_dies_is_started_once_more_and_then_told_with_its_last_wor
     said = capsys.readouterr().err
     assert f"{first} died (ERROR the 0. device burnt); starting it again" in said
     assert third not in said
+
+
+@pytest.mark.parametrize(
+    ("virtual", "connection", "health", "joined"),
+    [(True, "device", "good", True), (True, "gone", "good", False), (True, "device", "bad", False),
+     (False, "device", "good", False)],
+)  # fmt: skip
+def test_a_demo_that_is_up_is_joined_where_its_devices_can_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, virtual: bool, connection: str, health: str, joined: bool
+) -> None:
+    monkeypatch.setenv("FARM_URL", "http://127.0.0.1:9")  # another farm: a demo is that of its own state folder
+    with serve(tmp_path / "s") as served:
+        with served.farm.db.session() as session:
+            session.add(tables.Host(name="local", drained=False, info={}))
+            session.flush()
+            for device in DEVICES:
+                row = tables.Device(serial=device.serial, name=device.serial, host="local", labels={}, virtual=True)
+                row.connection, row.seen_at = "device", served.farm.db.now(session) + timedelta(hours=1)
+                session.add(row)
+            row.virtual, row.connection, row.health = virtual, connection, health
+        if joined:
+            client = demo_that_is_up(served.settings)
+            assert client is not None
+            assert client.url == served.origin
+        else:
+            with pytest.raises(CliError, match=f"has no {DEVICES[-1].serial} that can be used") as refused:
+                demo_that_is_up(served.settings)
+            assert "farm down --all" in refused.value.hint
+
+
+def test_where_none_is_up_a_demo_starts_its_own(tmp_path: Path) -> None:
+    assert demo_that_is_up(load({}, state=tmp_path)) is None
 
 
 def test_devices_that_are_late_are_told_of_while_one_waits_and_at_the_end(

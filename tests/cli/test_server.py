@@ -226,5 +226,8 @@ def test_a_demo_never_takes_over_a_farm_that_is_up(tmp_path: Path) -> None:
     with serve(tmp_path / "s") as served:
         done = farm("demo", "--once", state=served.settings.state)
         assert done.code == 2
-        assert f"a farm is up in {served.settings.state} already: {served.origin}" in done.err
+        assert (
+            f"a farm is up in {served.settings.state} already, and not a demo to queue a run on: {served.origin}"
+            in done.err
+        )
         assert farm("devices", state=served.settings.state).code == 0
