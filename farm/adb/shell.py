@@ -137,7 +137,10 @@ class ShellStream:
         """Raw protocol bytes to the device, from the thread that does not read."""
         limit, view = Patience(timeout_s), memoryview(data)
         poll = select.poll()
-        poll.register(self._sock, select.POLLOUT)
+        try:
+            poll.register(self._sock, select.POLLOUT)
+        except ValueError as error:  # the thread that reads has seen its end, and closed it
+            raise self._link.lost("writing to a command") from error
         while view:
             if limit.expired:
                 raise ShellTimeout(f"{self._link.address}: the command takes no input for {seconds(timeout_s)}")

@@ -18,7 +18,7 @@ def test_a_waiting_job_tells_its_place_and_the_devices_that_would_do(site: Site)
     expect(facts).to_contain_text("soc=RK3568")
     expect(facts).to_contain_text("none to judge by yet")
     rows = page.locator("#candidates-title ~ .scroll tbody tr")
-    expect(rows.filter(has_text="rk-evb-v1")).to_contain_text("attempt:")
+    expect(rows.filter(has_text="rk-evb-v1")).to_contain_text("run 9")
 
 
 def test_a_job_that_waits_no_more_says_what_became_of_it(site: Site) -> None:

@@ -130,16 +130,21 @@ def go(tmp_path: Path, outcome: str) -> None:
     os.replace(tmp_path / "go.part", tmp_path / "go")
 
 
+def phases_are_over(farm: Database) -> bool:
+    with farm.read() as session:
+        return all(phase.ended_at is not None for phase in session.scalars(select(tables.AttemptPhase)))
+
+
 def test_an_attempt_goes_through_every_step_once(farm: Database, tmp_path: Path, start: Start) -> None:
     go(tmp_path, "passed")
     start()
     run = start_run(farm)
     assert eventually(lambda: ended(farm, run)) == "passed"
     assert steps(tmp_path) == BEFORE + AFTER
+    eventually(lambda: phases_are_over(farm))  # the last one ends after the outcome is there
     with farm.read() as session:
         phases = session.scalars(select(tables.AttemptPhase)).all()
         assert {p.phase for p in phases} == {*BEFORE, *AFTER, "verdict"}
-        assert all(p.ended_at is not None for p in phases)
         assert leases.open_leases(session) == []
 
 
