@@ -22,7 +22,7 @@ SUITE = """
 import time
 
 def test_first(engine):
-    engine.run(prompt_tokens=8, n_predict=64, repeat=20)
+    engine.run(prompt_tokens=8, n_predict=64, repeat=60)
 
 def test_second(device):
     end = time.monotonic() + 60
